@@ -1,0 +1,107 @@
+"""Settings, each fine by itself, that cannot stand together: a recipe's tables come in, contradictions go out."""
+
+from typing import Any, Dict, Iterator, List, NamedTuple, Tuple
+
+
+class Contradiction(NamedTuple):
+    """Two settings of which only one can be had."""
+
+    keys: Tuple[Tuple[str, str], ...]  # (section, name); the first that the recipe states is the one to change
+    problem: str  # what is wrong; what to write
+
+
+def contradictions(tables: Dict[str, Dict[str, Any]]) -> List[Contradiction]:
+    """Every contradiction in a recipe whose settings, defaults included, are all of their kind."""
+    found = []
+    for section in (_data, _audio, _text, _train, _devices):
+        for broken, keys, problem in section(tables[section.__name__[1:]]):
+            if broken:
+                found.append(Contradiction(tuple((section.__name__[1:], key) for key in keys), problem))
+    return found
+
+
+Rule = Tuple[bool, Tuple[str, ...], str]  # whether it is broken, the keys it is about, what to say
+
+
+def _data(data: Dict[str, Any]) -> Iterator[Rule]:
+    shapes = data.get("shapes", "fixed")
+    yield (
+        data["pad_to_fixed_length"] and shapes != "fixed",
+        ("shapes", "pad_to_fixed_length"),
+        f'pad_to_fixed_length = true asks for one fixed shape, shapes = "{shapes}" for others; write only one of them',
+    )
+    yield (
+        "val" in data and "train" not in data,
+        ("val",),
+        "val is named but train is not, so the demo corpus would be trained on; name train too",
+    )
+
+
+def _audio(audio: Dict[str, Any]) -> Iterator[Rule]:
+    window, n_fft, hop = audio["win_length"], audio["n_fft"], audio["hop_length"]
+    low, high, rate = audio["fmin"], audio["fmax"], audio["sample_rate"]
+    yield (
+        window > n_fft,
+        ("win_length", "n_fft"),
+        f"a window of {window} samples does not fit in n_fft = {n_fft}; write a larger n_fft or a smaller window",
+    )
+    yield (
+        hop > window,
+        ("hop_length", "win_length"),
+        f"hop_length = {hop} skips samples between windows of {window}; write a smaller hop",
+    )
+    yield low >= high, ("fmin", "fmax"), f"fmin = {low} is not below fmax = {high}; write a lower fmin"
+    yield (
+        high > rate / 2,
+        ("fmax", "sample_rate"),
+        f"fmax = {high} is above half of sample_rate = {rate}; write at most {rate / 2}",
+    )
+
+
+def _text(text: Dict[str, Any]) -> Iterator[Rule]:
+    yield (
+        text["tokenizer"] == "bpe" and "vocab" not in text,
+        ("tokenizer",),
+        'tokenizer = "bpe" needs a vocabulary; name one with vocab = "vocab.json", or write "characters"',
+    )
+    yield (
+        text["tokenizer"] != "bpe" and "vocab" in text,
+        ("vocab", "tokenizer"),
+        'vocab is read only by the BPE tokenizer; write tokenizer = "bpe", or remove vocab',
+    )
+
+
+def _train(train: Dict[str, Any]) -> Iterator[Rule]:
+    warmup, steps = train["warmup_steps"], train["steps"]
+    yield (
+        train["early_stopping"] > 0 and train["validate_every"] == 0,
+        ("early_stopping", "validate_every"),
+        "early_stopping counts validations, and validate_every = 0 makes none; write how often to validate",
+    )
+    yield (
+        warmup > steps,
+        ("warmup_steps", "steps"),
+        f"a warm-up of {warmup} steps is longer than the {steps} steps of training; write fewer of them",
+    )
+
+
+def _devices(devices: Dict[str, Any]) -> Iterator[Rule]:
+    data_gpu, model_gpu = devices.get("data_gpu"), devices.get("model_gpu")
+    visible = devices.get("visible_gpus")
+    yield (
+        data_gpu is not None and data_gpu == model_gpu,
+        ("data_gpu", "model_gpu"),
+        f"data_gpu and model_gpu are both GPU {data_gpu}; name two different ones, or remove data_gpu",
+    )
+    yield (
+        devices["multi_gpu"] and model_gpu is not None,
+        ("multi_gpu", "model_gpu"),
+        f"multi_gpu mirrors the model over all GPUs, model_gpu = {model_gpu} names one; write only one of them",
+    )
+    for role in ("data_gpu", "model_gpu"):
+        gpu = devices.get(role)
+        yield (
+            gpu is not None and visible is not None and gpu not in map(int, visible.split(",")),
+            (role, "visible_gpus"),
+            f'GPU {gpu} is not among visible_gpus = "{visible}"; add it there',
+        )

@@ -1,0 +1,165 @@
+"""TOML with places: a text comes in; its tables, the line of each key, and every syntax mistake go out.
+
+The standard parser stops at the first mistake and forgets where a key stood. Here it is asked again: once more
+for each broken line, and once for each statement when a line number is wanted.
+"""
+
+import re
+import sys
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+from xtts import XttsError
+
+Key = Tuple[str, ...]  # ("train", "batch_size") is train.batch_size
+
+# What stands between statements, and what a newline inside does not end: strings, comments, brackets.
+_TOKEN = re.compile(
+    r'"""(?:\\.|[^\\])*?"{3,5}'
+    r"|'''.*?'{3,5}"
+    r'|"(?:\\.|[^"\\\n])*"'
+    r"|'[^'\n]*'"
+    r"|\#[^\n]*|[\[{]|[\]}]|\n",
+    re.DOTALL,
+)
+
+_REMEDIES = (  # in the parser's words, the remedy in a user's; the first that matches is said
+    ("after a key", "write key = value"),
+    ("Invalid initial character for a key", "write key = value"),
+    ("Invalid statement", "write key = value, or [section]"),
+    ("Invalid value", 'put text in quotes, key = "text"; numbers, true and false go without'),
+    ("after a statement", 'write one setting a line, and text in quotes, key = "text"'),
+    ("Cannot ", "write each key and each [section] once"),
+    ("Duplicate", "write each key and each [section] once"),
+    ("Unescaped", r"in a Windows path write / for \, or put it in single quotes"),
+    ("Unclosed array", "close the list with ]"),
+    ("nclosed inline table", "close the table with }"),
+    ("nterminated string", "close the quotes"),
+    ("Illegal character", "close the quotes on the same line"),
+    ('Expected "\'"', "close the quotes"),
+    ("at the end of a table declaration", "write [section]"),
+)
+
+
+class Problem(NamedTuple):
+    """One mistake: where it stands, the key it is about, and what is wrong; what to write."""
+
+    place: str  # file:line, or the flag that said it
+    key: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.key}: {self.text}"
+
+
+class RecipeError(XttsError):
+    """All that is wrong with a recipe."""
+
+    status = 2
+
+    def __init__(self, problems: List[Problem]) -> None:
+        super().__init__("\n".join(map(str, problems)))
+        self.problems = problems
+
+
+def parse(text: str, name: str) -> Dict[str, Any]:
+    """The tables of a TOML text; `name` is what its problems call the file."""
+    try:
+        tables: Dict[str, Any] = tomllib.loads(text)
+        return tables
+    except (ValueError, RecursionError):
+        raise RecipeError(list(_syntax_problems(text, name))) from None
+
+
+def key_lines(text: str) -> Dict[Key, int]:
+    """The line on which each key, and each table that holds one, is first written."""
+    lines: Dict[Key, int] = {}
+    table: Key = ()
+    for line, statement in _statements(text):
+        keys = list(_keys(tomllib.loads(statement)))
+        if statement.startswith("["):
+            table, keys = keys[-1], [()]
+        for key in keys:
+            whole = table + key
+            for depth in range(1, len(whole) + 1):
+                lines.setdefault(whole[:depth], line)
+    return lines
+
+
+def dotted(key: Key) -> str:
+    """`key` as a person writes it; what is not a plain name is quoted."""
+    return ".".join(part if re.fullmatch(r"[\w-]+", part) else ascii(part) for part in key)
+
+
+def _keys(tables: Dict[str, Any]) -> Iterator[Key]:
+    for name, value in tables.items():
+        yield (name,)
+        if isinstance(value, list) and value and isinstance(value[0], dict):
+            value = value[0]
+        if isinstance(value, dict):
+            for key in _keys(value):
+                yield (name, *key)
+
+
+def _statements(text: str) -> Iterator[Tuple[int, str]]:
+    """Each statement, which may go over several lines, with the number of its first line."""
+    line, first, start, depth = 1, 1, 0, 0
+    text = text.replace("\r\n", "\n") + "\n"
+    for token in _TOKEN.finditer(text):
+        mark = token.group()
+        depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(mark, 0)
+        line += mark.count("\n")
+        if mark == "\n" and depth <= 0:
+            statement = text[start : token.end()].strip()
+            if statement and not statement.startswith("#"):
+                yield first, statement
+            first, start, depth = line, token.end(), 0
+    if text[start:].strip():
+        yield first, text[start:].strip()  # brackets that never close
+
+
+def _syntax_problems(text: str, name: str) -> Iterator[Problem]:
+    """Every line that is not TOML: each one found is blanked, and the rest is parsed again."""
+    lines = text.replace("\r\n", "\n").split("\n")
+    last = 0
+    while True:
+        mistake = _mistake("\n".join(lines))
+        if mistake is None or mistake[0] <= last:
+            return  # nothing more, or only an echo of what was said already
+        last, message = mistake
+        yield Problem(f"{name}:{last}", "not TOML", f"{message}; {_remedy(message)}")
+        if re.search("closed|terminated|nested", message):
+            return  # from here on the parser guesses
+        is_header = lines[last - 1].lstrip().startswith("[")
+        lines[last - 1] = f"[__line_{last}]" if is_header else ""
+
+
+def _mistake(text: str) -> Optional[Tuple[int, str]]:
+    """The first mistake of a text: its line and the parser's words for it."""
+    try:
+        tomllib.loads(text)
+        return None
+    except tomllib.TOMLDecodeError as error:
+        words, _, position = str(error).rpartition(" (at ")
+        line = re.match(r"line (\d+)", position)
+        return (int(line.group(1)) if line else len(text.rstrip().split("\n"))), words
+    except (ValueError, RecursionError) as error:
+        deep = isinstance(error, RecursionError)
+        return _unreadable_line(text), "nested too deep" if deep else "a number too long to be one"
+
+
+def _unreadable_line(text: str) -> int:
+    for line, statement in _statements(text):
+        try:
+            tomllib.loads(statement)
+        except (ValueError, RecursionError):
+            return line
+    return 1
+
+
+def _remedy(message: str) -> str:
+    return next((remedy for words, remedy in _REMEDIES if words in message), "write it as in the shipped recipes")
