@@ -1,0 +1,168 @@
+"""functions: traces counted, explained and limited, on the real TensorFlow."""
+
+import warnings
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from xtts import compat
+
+
+def total(mel_spectrograms, training=True):
+    return tf.reduce_sum(mel_spectrograms)
+
+
+def test_each_trace_is_counted_and_explained():
+    """One trace a shape, none for a shape seen before, and what changed is named."""
+    step = compat.compiled(total)
+    for length in (731, 802, 731, 802):
+        step(tf.zeros([8, length]))
+    assert (step.calls, step.traces, step.shapes_met, step.compilations) == (4, 2, 2, 2)
+    assert [str(retrace) for retrace in step.retraces] == ["mel_spectrograms: dimension 1 was 731, now 802"]
+    assert step.retraces[0].call == 2
+    assert compat.trace_count(step) == 2
+
+
+def test_an_input_signature_keeps_free_lengths_at_one_trace():
+    """Open lengths in the signature, and any length is one trace; shapes met are still counted."""
+    step = compat.compiled(total, input_signature=[tf.TensorSpec([8, None], tf.float32)])
+    for length in (3, 4, 5):
+        assert step(tf.ones([8, length])).numpy() == 8 * length
+    assert (step.traces, step.shapes_met, step.compilations) == (1, 3, 1)
+    assert step.retraces == []
+
+
+def test_xla_compiling_anew_without_a_trace_is_counted():
+    """With open lengths XLA compiles for each shape while the trace count stays at one: the report says so."""
+    step = compat.compiled(total, input_signature=[tf.TensorSpec([8, None], tf.float32)], jit_compile=True)
+    for length in (3, 4, 3, 5):
+        step(tf.ones([8, length]))
+    assert (step.traces, step.shapes_met, step.compilations) == (1, 3, 3)
+    assert [str(retrace) for retrace in step.retraces] == [
+        "XLA compiled again without a trace: mel_spectrograms: dimension 1 was 3, now 4",
+        "XLA compiled again without a trace: mel_spectrograms: dimension 1 was 4, now 5",
+    ]
+    assert "1 trace, 3 shapes met, compiled by XLA 3 times" in step.report()
+
+
+def test_reduce_retracing_traces_less_than_it_meets():
+    """Whatever the keyword is called here, relaxed shapes cost fewer traces than shapes."""
+    step = compat.compiled(total, reduce_retracing=True)
+    for length in range(1, 7):
+        step(tf.ones([length]))
+    assert step.traces < step.shapes_met == 6
+
+
+def test_a_misfit_is_one_exception_on_every_release():
+    """TensorFlow raises ValueError or TypeError with a page of text; here it is both, in a line, and nothing ran."""
+    step = compat.compiled(total, input_signature=[tf.TensorSpec([8, None], tf.float32)])
+    with pytest.raises(compat.SignatureError) as caught:
+        step(tf.ones([7, 3]))
+    assert str(caught.value) == "total: mel_spectrograms: dimension 0 is 7, the signature says 8"
+    with pytest.raises(ValueError, match="dtype is int32, the signature says float32"):
+        step(tf.ones([8, 3], tf.int32))
+    with pytest.raises(TypeError, match="has 1 dimensions, the signature says 2"):
+        step(tf.ones([8]))
+
+
+def test_a_watch_raises_when_a_function_traces_too_often():
+    """A tf.function that somebody else made is stopped at the trace it was not allowed."""
+    step = compat.watch(tf.function(total), allowed=2, action="raise")
+    step(tf.zeros([1]))
+    step(tf.zeros([2]))
+    step(tf.zeros([2]))
+    with pytest.raises(compat.RetraceError) as caught:
+        step(tf.zeros([3]))
+    assert str(caught.value) == (
+        "tf.function RETRACING detected at call 4 (total retraces: 2): "
+        "total: mel_spectrograms: dimension 0 was 2, now 3"
+    )
+
+
+def test_a_watch_warns_at_the_callers_line():
+    """The warning points at the call that caused the trace."""
+    step = compat.watch(tf.function(total))
+    step(tf.zeros([1]))
+    with pytest.warns(compat.RetraceWarning, match="dimension 0 was 1, now 2") as caught:
+        step(tf.zeros([2]))
+    assert caught[0].filename == __file__
+    assert len(caught) == 1
+
+
+def test_a_watch_sees_the_compilations_of_a_jit_compiled_function():
+    """The limit counts what is compiled, also where no trace shows it, under whichever keyword XLA goes here."""
+    jitted = tf.function(total, input_signature=[tf.TensorSpec([None])], **{compat.OFFERED.jit_compile.value: True})
+    step = compat.watch(jitted, action="raise")
+    step(tf.zeros([1]))
+    with pytest.raises(compat.RetraceError, match="XLA compiled again without a trace"):
+        step(tf.zeros([2]))
+
+
+def test_what_is_allowed_is_silent():
+    """No warning while the count stays within what is allowed."""
+    step = compat.compiled(total, allowed=2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for length in (1, 2, 1, 2):
+            step(tf.zeros([length]))
+
+
+def test_a_trace_without_a_new_argument_is_explained_too():
+    """A variable that is made in the first call is traced twice; the arguments are not blamed for it."""
+    step = compat.compiled(total)
+    step(tf.zeros([1]))
+    with tf.distribute.OneDeviceStrategy("/CPU:1").scope():
+        step(tf.zeros([1]))
+    if step.traces > 1:  # newer releases trace anew for a strategy
+        assert "the arguments did not change" in str(step.retraces[-1])
+
+
+def test_a_method_counts_for_each_instance():
+    """Used as a decorator in a class, each object has a function, and counts, of its own."""
+
+    class Model(tf.Module):
+        def __init__(self, factor):
+            super().__init__()
+            self.factor = tf.Variable(factor)
+
+        @compat.compiled
+        def scaled(self, x):
+            return self.factor * x
+
+        @compat.compiled(reduce_retracing=True)
+        def doubled(self, x):
+            return 2.0 * x
+
+    one, two = Model(3.0), Model(5.0)
+    one.scaled(tf.zeros([1]))
+    one.scaled(tf.zeros([2]))
+    assert two.scaled(tf.ones([1])).numpy().tolist() == [5.0]
+    assert (one.scaled.traces, two.scaled.traces) == (2, 1)
+    assert two.doubled(tf.ones([1])).numpy().tolist() == [2.0]
+
+
+def test_numpy_arrays_and_nested_arguments_are_told_apart():
+    """Arrays count by shape and dtype, dictionaries leaf by leaf."""
+    step = compat.compiled(lambda batch: tf.reduce_sum(batch["mel"]))
+    step({"mel": np.zeros([3], np.float32)})
+    step({"mel": np.ones([3], np.float32)})
+    step({"mel": np.zeros([4], np.float32)})
+    assert step.shapes_met == 2
+    assert str(step.retraces[0]) == "batch['mel']: dimension 0 was 3, now 4"
+
+
+def test_the_functions_own_methods_are_at_hand():
+    """What tf.function offers, such as concrete functions, is reached through it."""
+    step = compat.compiled(total)
+    concrete = step.get_concrete_function(tf.TensorSpec([2, 2], tf.float32))
+    assert concrete(tf.ones([2, 2])).numpy() == 4.0
+    assert step.traces == 1
+
+
+def test_a_watch_refuses_what_is_not_compiled():
+    """A plain function cannot be watched, and the sentence says what to use."""
+    with pytest.raises(TypeError, match="use compiled instead"):
+        compat.watch(total)
+    with pytest.raises(ValueError, match='"warn" or "raise"'):
+        compat.watch(tf.function(total), action="shout")
