@@ -1,0 +1,126 @@
+"""The nouns of a corpus: an utterance, and why one is set aside. Every stage from layout to length table speaks them.
+
+Rejected utterances come in; `rejected.csv`, a table by reason and the `CorpusError` for too little left go out.
+"""
+
+import csv
+from collections import Counter
+from enum import Enum
+from pathlib import Path
+from typing import Dict, Iterable, List, NamedTuple, Sequence, Union
+
+from xtts import XttsError
+
+
+class Utterance(NamedTuple):
+    """One recording and what is said in it."""
+
+    id: str
+    path: str  # of the audio file, ready to open
+    text: str
+    speaker: str = ""  # "" where the corpus names none
+    language: str = "en"
+    line: int = 0  # in the metadata, counted from 1; 0 where the layout has no lines
+    samples: int = 0  # in one channel, at the file's own rate
+    sample_rate: int = 0  # Hz
+
+
+class Reason(Enum):
+    """Every reason for which an utterance is set aside."""
+
+    NOT_UTF8 = "not UTF-8"
+    QUOTES = "quotes not closed"
+    COLUMNS = "wrong number of columns"
+    DUPLICATE = "duplicate id"
+    TEXT_EMPTY = "text empty"
+    TEXT_UNKNOWN = "text without a known character"
+    TEXT_LONG = "text too long"
+    OUTSIDE = "path outside the corpus"
+    MISSING = "file missing"
+    UNREADABLE = "file unreadable"
+    EMPTY = "file empty"
+    TRUNCATED = "file truncated"
+    NOT_FINITE = "NaN samples"
+    SILENT = "silence"
+    AUDIO_SHORT = "audio too short"
+    AUDIO_LONG = "audio too long"
+
+
+class Rejected(NamedTuple):
+    """An utterance that was set aside."""
+
+    line: int
+    id: str
+    file: str  # as the metadata names it
+    reason: Reason
+    detail: str
+
+    def __str__(self) -> str:
+        place = f"line {self.line}" if self.line else printable(self.file)
+        name = printable(self.id, 40)
+        return f"{place}{', ' + name if name else ''}: {printable(self.detail, 120)}"
+
+
+class Unusable(Exception):
+    """What a file or a line cannot be used for; whoever knows the utterance makes a `Rejected` of it."""
+
+    def __init__(self, reason: Reason, detail: str) -> None:
+        super().__init__(f"{reason.value}: {detail}")
+        self.reason = reason
+        self.detail = detail
+
+    def of(self, line: int, id: str, file: str) -> Rejected:
+        return Rejected(line, id, file, self.reason, self.detail)
+
+
+class CorpusError(XttsError):
+    """Why there is no corpus to train on, and what to do about it."""
+
+
+def counts(rejected: Iterable[Rejected]) -> Dict[str, int]:
+    """How many were set aside for each reason, the most frequent first."""
+    found = Counter(one.reason.value for one in rejected)
+    return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
+
+
+def table(rejected: Sequence[Rejected]) -> str:
+    """The rejected by reason, with an example of each; "" when there are none."""
+    examples: Dict[str, Rejected] = {}
+    for one in rejected:
+        examples.setdefault(one.reason.value, one)
+    rows = [(f"{count:,}", reason, str(examples[reason])) for reason, count in counts(rejected).items()]
+    if not rows:
+        return ""
+    wide = max(len(reason) for _, reason, _ in rows)
+    tall = max(9, *(len(count) for count, _, _ in rows))
+    lines = [f"{'set aside':>{tall}}  {'reason':<{wide}}  first"]
+    return "\n".join(lines + [f"{count:>{tall}}  {reason:<{wide}}  {example}" for count, reason, example in rows])
+
+
+def write_rejected(path: Union[str, Path], rejected: Iterable[Rejected]) -> None:
+    """`rejected.csv`: one line for each utterance that was set aside."""
+    with Path(path).open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["line", "id", "file", "reason", "detail"])
+        for line, id, name, reason, detail in rejected:
+            writer.writerow([line or "", printable(id), printable(name), reason.value, printable(detail)])
+
+
+def require(corpus: str, usable: int, rejected: Sequence[Rejected], at_least: int) -> None:
+    """Raise the error that says why too little is left."""
+    if usable >= at_least:
+        return
+    corpus, total = printable(corpus), usable + len(rejected)
+    if not total:
+        raise CorpusError(f"{corpus}: there is no utterance in it; name the corpus folder or its metadata file")
+    lines: List[str] = [f"{corpus}: {usable} of {total:,} utterances can be used, and at least {at_least} are needed"]
+    if rejected:
+        lines += [table(rejected), "correct these, or name another corpus"]
+    raise CorpusError("\n".join(lines))
+
+
+def printable(text: str, longest: int = 1000) -> str:
+    """`text` on one line, safe for any terminal: what does not print is escaped, what is too long is cut."""
+    if len(text) > longest:
+        text = text[: longest - 3] + "..."
+    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
