@@ -1,0 +1,231 @@
+"""How large a model is: a preset's name comes in; its sizes, parameters and work go out, all by arithmetic.
+
+Nothing is built to be counted, so a plan knows what a run costs before TensorFlow starts. The names of the parts are
+those of a checkpoint: `gpt` (with its conditioning encoder and perceiver), `codec`, `speaker`, `decoder`.
+"""
+
+from math import gcd
+from typing import Any, Dict, NamedTuple, Tuple
+
+import attrs
+
+LATENTS = 32  # what the perceiver makes of a reference voice, whatever its length
+FRAMES_PER_CODE = 4  # mel frames; the codec halves the time twice
+
+
+@attrs.frozen
+class Gpt:
+    """The autoregressive transformer, and what turns a reference voice into its latents."""
+
+    layers: int
+    width: int
+    heads: int
+    conditioning_blocks: int = 6
+    perceiver_layers: int = 2
+    perceiver_heads: int = 8
+    perceiver_head_width: int = 64
+    text_positions: int = 402  # tokens; [START] and [STOP] have two more
+    audio_positions: int = 605  # codes; start, stop and one spare have three more
+    prompt_positions: int = 70
+
+    @property
+    def longest_text(self) -> int:
+        """Tokens that fit between [START] and [STOP]."""
+        return self.text_positions
+
+    @property
+    def longest_recording(self) -> int:
+        """Mel frames whose codes, three stops, start and stop have positions."""
+        return FRAMES_PER_CODE * (self.audio_positions - 2)
+
+    def weights(self, text_tokens: int, audio_tokens: int, n_mels: int) -> int:
+        width, inner = self.width, self.perceiver_heads * self.perceiver_head_width
+        norm = 2 * width
+        block = 2 * norm + _dense(width, 3 * width) + _dense(width, width)
+        block += _dense(width, 4 * width) + _dense(4 * width, width)
+        reference = _dense(n_mels, width)
+        reference += self.conditioning_blocks * (norm + _dense(width, 3 * width) + _dense(width, width))
+        hidden = width * 4 * 2 // 3  # of the perceiver's GEGLU
+        resampler = LATENTS * width + width  # the latents, and gamma of the last norm
+        attention = width * inner + width * 2 * inner + inner * width  # no biases
+        resampler += self.perceiver_layers * (attention + _dense(width, 2 * hidden) + _dense(hidden, width))
+        embeddings = (text_tokens + self.text_positions + 2 + audio_tokens + self.audio_positions + 3) * width
+        heads = _dense(width, text_tokens) + _dense(width, audio_tokens)
+        return self.layers * block + 2 * norm + reference + resampler + embeddings + heads
+
+
+@attrs.frozen
+class Codec:
+    """The discrete VAE: mel frames to codes, four frames a code, and back."""
+
+    hidden: int
+    code_width: int
+    codes: int
+    blocks: int = 3
+    kernel: int = 3
+
+    @property
+    def audio_tokens(self) -> int:
+        return self.codes + 2  # start and stop
+
+    def weights(self, n_mels: int) -> int:
+        hidden, wide = self.hidden, 2 * self.hidden
+        block = 2 * _conv(wide, wide, self.kernel) + _conv(wide, wide, 1)
+        encoder = _conv(n_mels, hidden, self.kernel) + _conv(hidden, wide, self.kernel)
+        encoder += _conv(wide, self.code_width, 1)
+        decoder = _conv(self.code_width, wide, 1) + _conv(wide, wide, self.kernel) + _conv(wide, hidden, self.kernel)
+        decoder += _conv(hidden, n_mels, 1)
+        return encoder + decoder + 2 * self.blocks * block
+
+    def state(self) -> int:
+        """The codebook, its running sums and counts, which no gradient moves."""
+        return 2 * self.code_width * self.codes + self.codes
+
+
+@attrs.frozen
+class Speaker:
+    """The ResNet that turns a voice into one vector."""
+
+    blocks: Tuple[int, ...]  # of each stage
+    filters: Tuple[int, ...]  # of each stage
+    width: int  # of the voice's vector
+    mels: int = 64
+    attention: int = 128
+
+    def weights(self) -> int:
+        return self._count(norm=2)
+
+    def state(self) -> int:
+        """Running means and variances: as many as the norms have scales and shifts."""
+        return self._count(norm=4) - self.weights()
+
+    def _count(self, norm: int) -> int:
+        before = self.filters[0]
+        total = 9 * before + before + norm * before  # 3 x 3 from one channel
+        for stage, (blocks, filters) in enumerate(zip(self.blocks, self.filters)):
+            squeezed = filters // 8
+            shortcut = stage > 0 or before != filters
+            total += (before * filters + norm * filters) if shortcut else 0
+            total += 9 * before * filters + (blocks - 1) * 9 * filters * filters
+            total += blocks * (9 * filters * filters + 2 * norm * filters)
+            total += blocks * (_dense(filters, squeezed) + _dense(squeezed, filters))
+            before = filters
+        channels = before * self.mels // 8  # three strided stages halve the mels
+        total += _dense(channels, self.attention) + norm * self.attention + _dense(self.attention, channels)
+        return total + _dense(2 * channels, self.width)
+
+
+@attrs.frozen
+class Decoder:
+    """HiFi-GAN: the transformer's latents and a voice's vector to a wave."""
+
+    width: int  # before the first upsampling, halved by each
+    upsampling: Tuple[int, ...] = (8, 8, 2, 2)
+    kernels: Tuple[int, ...] = (16, 16, 4, 4)
+    block_kernels: Tuple[int, ...] = (3, 7, 11)
+    dilations: Tuple[int, ...] = (1, 3, 5)
+
+    def weights(self, latent_width: int, speaker_width: int) -> int:
+        total = _conv(latent_width, self.width, 7) + _conv(speaker_width, self.width, 1)
+        width = self.width
+        for kernel in self.kernels:
+            half = width // 2
+            total += _conv(width, half, kernel) + width  # a scale for each *input* channel: it is a transposed one
+            total += _conv(speaker_width, half, 1)
+            total += sum(2 * len(self.dilations) * (_conv(half, half, size) + half) for size in self.block_kernels)
+            width = half
+        return total + width * 7
+
+
+@attrs.frozen
+class Size:
+    """One model: the sizes of its four parts."""
+
+    gpt: Gpt
+    codec: Codec
+    speaker: Speaker
+    decoder: Decoder
+
+
+SIZES: Dict[str, Size] = {
+    "tiny": Size(  # for a laptop without a GPU
+        Gpt(layers=4, width=256, heads=4, conditioning_blocks=2, perceiver_layers=1, perceiver_heads=4),
+        Codec(hidden=64, code_width=64, codes=256),
+        Speaker(blocks=(1, 1, 1, 1), filters=(8, 16, 32, 64), width=128),
+        Decoder(width=64),
+    ),
+    "small": Size(
+        Gpt(layers=8, width=384, heads=6, conditioning_blocks=3, perceiver_heads=6),
+        Codec(hidden=128, code_width=128, codes=512),
+        Speaker(blocks=(1, 2, 2, 1), filters=(16, 32, 64, 128), width=256),
+        Decoder(width=128),
+    ),
+    "normal": Size(
+        Gpt(layers=12, width=512, heads=8, conditioning_blocks=4),
+        Codec(hidden=256, code_width=256, codes=1024),
+        Speaker(blocks=(2, 3, 3, 2), filters=(32, 64, 128, 256), width=512),
+        Decoder(width=256),
+    ),
+    "big": Size(
+        Gpt(layers=18, width=768, heads=12),
+        Codec(hidden=384, code_width=512, codes=1024),
+        Speaker(blocks=(3, 4, 6, 3), filters=(32, 64, 128, 256), width=512),
+        Decoder(width=384),
+    ),
+    "v2": Size(  # the published XTTS-v2
+        Gpt(layers=30, width=1024, heads=16),
+        Codec(hidden=512, code_width=512, codes=1024),
+        Speaker(blocks=(3, 4, 6, 3), filters=(32, 64, 128, 256), width=512),
+        Decoder(width=512),
+    ),
+}
+
+
+class Count(NamedTuple):
+    """The numbers in one part of a model."""
+
+    weights: int  # moved by the gradient
+    state: int  # moved by running averages
+
+    @property
+    def total(self) -> int:
+        return self.weights + self.state
+
+
+def parameters(size: Size, text_tokens: int, n_mels: int = 80) -> Dict[str, Count]:
+    """Every part's parameters; `text_tokens` is how many tokens the tokenizer has."""
+    return {
+        "gpt": Count(size.gpt.weights(text_tokens, size.codec.audio_tokens, n_mels), 0),
+        "codec": Count(size.codec.weights(n_mels), size.codec.state()),
+        "speaker": Count(size.speaker.weights(), size.speaker.state()),
+        "decoder": Count(size.decoder.weights(size.gpt.width, size.speaker.width), 0),
+    }
+
+
+class Cost(NamedTuple):
+    """The work of one sequence of length L, `per_token` L + `per_pair` L^2, in multiply-adds of the forward pass."""
+
+    per_token: int
+    per_pair: int
+
+    def of(self, length: Any) -> Any:
+        """Of a length, or of an array of lengths (int64)."""
+        return length * (self.per_token + self.per_pair * length)
+
+    def reduced(self) -> "Cost":
+        """The same proportions in the smallest whole numbers, in which sums over a corpus stay exact."""
+        unit = gcd(self.per_token, self.per_pair) or 1
+        return Cost(self.per_token // unit, self.per_pair // unit)
+
+
+def cost(gpt: Gpt) -> Cost:
+    """A token goes through 12 width^2 weights in a layer; a pair of tokens meets twice over the width."""
+    return Cost(per_token=12 * gpt.width**2 * gpt.layers, per_pair=2 * gpt.width * gpt.layers)
+
+
+def _dense(inputs: int, outputs: int) -> int:
+    return inputs * outputs + outputs
+
+
+def _conv(inputs: int, outputs: int, kernel: int) -> int:
+    return inputs * outputs * kernel + outputs
