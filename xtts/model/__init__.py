@@ -1,0 +1,1 @@
+"""The networks: batches come in, codes, latents, voices and waves go out."""

@@ -1,0 +1,118 @@
+"""Attention: queries, keys and values come in, [B, heads, L, head]; what each query attends to goes out.
+
+Of scores, [L, L] for every head, nothing is kept for the gradient: they are made again from queries and keys, which is
+one product more and the largest part of the memory less. A causal attention goes in bands of queries, each with only
+the keys that it sees, so that most of what would be masked is never computed.
+"""
+
+from typing import Any, List, NamedTuple, Optional, Tuple
+
+import tensorflow as tf
+
+from xtts.model.dropout import Dropout
+from xtts.model.layers import Tensor, again, batched
+
+UNSEEN = -1e9  # added to a score that is not to count: nothing is left of it after the softmax
+BANDS = 4  # of a causal attention: 0.625 of the whole; more bands save little more
+SHORTEST_BAND = 32  # queries
+
+
+class Band(NamedTuple):
+    """Queries from `start` to `stop`, which see the keys up to `seen`."""
+
+    start: int
+    stop: int
+    seen: int
+    mask: Optional[Tensor] = None  # added to the scores, [..., queries, seen]
+    kept: Optional[Tensor] = None  # by dropout, bool [B, heads, queries, seen]
+    scale: float = 1.0  # of what is kept
+
+
+def attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Optional[Tensor] = None,
+    drop: Optional[Dropout] = None,
+    is_causal: bool = False,
+) -> Tensor:
+    """[B, heads, Q, head] with keys and values [B, heads, K, head] to [B, heads, Q, head]. Queries come scaled.
+
+    `mask`, [..., Q, K], is added to the scores; causal ones have their own.
+    """
+    bands = _bands(q.shape[2]) if is_causal else [Band(0, q.shape[2], k.shape[2], mask)]
+    if drop:
+        shapes = [[*q.shape[:2], band.stop - band.start, band.seen] for band in bands]
+        bands = [band._replace(kept=drop.kept(shape), scale=drop.scale) for band, shape in zip(bands, shapes)]
+
+    def attention(q: Tensor, k: Tensor, v: Tensor) -> Any:
+        parts = [_forward(band, q, k, v) for band in bands]
+        mixed = _joined(parts)
+
+        def gradient(d_mixed: Tensor) -> Any:
+            d_q, d_k, d_v = [], tf.zeros_like(k), tf.zeros_like(v)
+            for band, part in zip(bands, parts):
+                d_part = d_mixed[:, :, band.start : band.stop]
+                d_q_part, d_k_part, d_v_part = _backward(band, q, k, v, part, d_part)
+                d_q.append(d_q_part)
+                d_k += _padded(d_k_part, k.shape[2])
+                d_v += _padded(d_v_part, v.shape[2])
+            return _joined(d_q), d_k, d_v
+
+        return mixed, gradient
+
+    return tf.custom_gradient(attention)(q, k, v)
+
+
+def causal(queries: int, keys: Optional[int] = None) -> Tensor:
+    """[queries, keys], the last places of both the same: 0 where a query sees a key, up to its place; else UNSEEN."""
+    keys = queries if keys is None else keys
+    return tf.where(tf.range(keys - queries, keys)[:, None] >= tf.range(keys)[None], 0.0, UNSEEN)
+
+
+def _bands(length: int) -> List[Band]:
+    size = max(SHORTEST_BAND, -(-length // BANDS))
+    stops = [min(start + size, length) for start in range(0, length, size)]
+    return [Band(start, stop, stop, causal(stop - start, stop)) for start, stop in zip([0, *stops], stops)]
+
+
+def _forward(band: Band, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """What the band's queries attend to."""
+    return batched(tf.cast(_dropped(band, _shares(band, q, k)), v.dtype), v[:, :, : band.seen])
+
+
+def _backward(
+    band: Band, q: Tensor, k: Tensor, v: Tensor, mixed: Tensor, d_mixed: Tensor
+) -> Tuple[Tensor, Tensor, Tensor]:
+    """Gradients of the band's queries, and of the keys and values that they see."""
+    shares = _shares(band, again(q, d_mixed), k)
+    d_v = _turned(d_mixed, tf.cast(_dropped(band, shares), v.dtype))
+    d_shares = tf.cast(batched(d_mixed, v[:, :, : band.seen], transpose_b=True), tf.float32)
+    mean = tf.reduce_sum(tf.cast(d_mixed * mixed, tf.float32), axis=-1, keepdims=True)
+    d_scores = tf.cast(shares * (_dropped(band, d_shares) - mean), q.dtype)
+    d_q = batched(d_scores, k[:, :, : band.seen])
+    return d_q, _turned(q[:, :, band.start : band.stop], d_scores), d_v
+
+
+def _turned(x: Tensor, scores: Tensor) -> Tensor:
+    """Scores, turned, times x; as x, turned, times scores, of which only the small result has to be turned back."""
+    return tf.transpose(batched(x, scores, transpose_a=True), [0, 1, 3, 2])
+
+
+def _dropped(band: Band, scores: Tensor) -> Tensor:
+    return scores if band.kept is None else tf.where(band.kept, scores * band.scale, 0.0)
+
+
+def _shares(band: Band, q: Tensor, k: Tensor) -> Tensor:
+    """What each key counts for each of the band's queries, float32 [B, heads, queries, seen]."""
+    scores = batched(q[:, :, band.start : band.stop], k[:, :, : band.seen], transpose_b=True)
+    scores = tf.cast(scores, tf.float32)
+    return tf.nn.softmax(scores if band.mask is None else scores + band.mask)
+
+
+def _joined(parts: List[Tensor]) -> Tensor:
+    return parts[0] if len(parts) == 1 else tf.concat(parts, axis=2)
+
+
+def _padded(x: Tensor, length: int) -> Tensor:
+    return x if x.shape[2] == length else tf.pad(x, [[0, 0], [0, 0], [0, length - x.shape[2]], [0, 0]])

@@ -1,0 +1,76 @@
+"""Convolutions that every TensorFlow can compute, and differentiate, in every float type: tensors in, tensors out.
+
+A CPU has no kernel for the gradient of a dilated convolution on any release, and on older ones none for convolutions
+and batched products of bfloat16.
+"""
+
+from typing import Any, ClassVar, Dict, Optional
+
+import numpy as np
+import tensorflow as tf
+
+from xtts.model.layers import Axes, Module, Tensor, constant, has_gpu, normal, product
+
+
+class Conv1d(Module):
+    """[B, T, inputs] to [B, T', outputs]. `padding` zeros stand at both ends, as many as PyTorch would put there."""
+
+    AXES: ClassVar[Dict[str, Axes]] = {"weight": (2, 1, 0)}  # published: [out, in, kernel]
+
+    def __init__(
+        self,
+        inputs: int,
+        outputs: int,
+        kernel: int,
+        random: np.random.Generator,
+        stride: int = 1,
+        padding: Optional[int] = None,
+        dilation: int = 1,
+        deviation: Optional[float] = None,
+        bias: bool = True,
+    ) -> None:
+        super().__init__()
+        if stride > 1 and dilation > 1:
+            raise ValueError(f"a convolution goes on by {stride} or is dilated by {dilation}, not both")
+        self._stride, self._dilation = stride, dilation
+        self._padding = dilation * (kernel - 1) // 2 if padding is None else padding
+        self.weight = normal((kernel, inputs, outputs), deviation or (inputs * kernel) ** -0.5, random)
+        if bias:
+            self.bias = constant((outputs,), 0.0)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        bias = getattr(self, "bias", None)
+        if self._padding:
+            x = tf.pad(x, [[0, 0], [self._padding, self._padding], [0, 0]])
+        if self.weight.shape[0] == 1 and self._stride == 1:
+            # A product is all a kernel of 1 is, and quicker than a convolution.
+            return product(x, self.weight[0], bias)
+        y = convolve_time(x, self.weight, self._dilation, self._stride)
+        return y if bias is None else tf.nn.bias_add(y, tf.cast(bias, x.dtype))
+
+
+def convolve(x: Tensor, weight: Tensor, stride: int = 1) -> Tensor:
+    """[B, H, W, inputs] with a kernel [h, w, inputs, outputs] to [B, H', W', outputs], without padding."""
+    inner = x.dtype if _convolves(x.dtype) else tf.float32
+    return tf.cast(tf.nn.conv2d(tf.cast(x, inner), tf.cast(weight, inner), stride, "VALID"), x.dtype)
+
+
+def convolve_time(x: Tensor, weight: Tensor, dilation: int = 1, stride: int = 1) -> Tensor:
+    """[B, T, inputs] with a kernel [k, inputs, outputs] to [B, ⌈(T - dilation (k - 1)) / stride⌉, outputs].
+
+    Every `dilation`-th frame makes a column of a picture, and a kernel one column wide goes down it: a reshape, and
+    no dilation is left. A dilated one goes on frame by frame, with a stride of 1.
+    """
+    batch, frames, _ = x.shape
+    rest = -frames % dilation
+    if rest:
+        x = tf.pad(x, [[0, 0], [0, rest], [0, 0]])
+    picture = tf.reshape(x, [batch, (frames + rest) // dilation, dilation, x.shape[2]])
+    y = convolve(picture, weight[:, None], stride)
+    y = tf.reshape(y, [batch, y.shape[1] * y.shape[2], weight.shape[2]])
+    return y[:, : frames - dilation * (weight.shape[0] - 1)] if rest else y
+
+
+def _convolves(dtype: Any) -> bool:
+    """Whether to convolve in a type. On a CPU not in bfloat16: it gains nothing, and older releases fail at it."""
+    return dtype != tf.bfloat16 or has_gpu()

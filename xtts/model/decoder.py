@@ -1,0 +1,147 @@
+"""The waveform decoder, a HiFi-GAN: the transformer's latents and a voice's vector come in, a wave at 24 kHz goes out.
+
+One latent stands for one code, 1,024 samples at 22.05 kHz. Latents are stretched to 93.75 frames a second, and each
+frame becomes as many samples as the upsampling multiplies to (256).
+"""
+
+from typing import Any, ClassVar, Dict, List, Optional, Tuple
+
+import numpy as np
+import tensorflow as tf
+
+from xtts import sizes
+from xtts.model import layers
+from xtts.model.convolution import Conv1d
+
+Tensor = Any  # tf.Tensor; TensorFlow brings no types
+
+CODE_RATE = 22050  # Hz, of the sound that codes are made of
+SAMPLE_RATE = 24000  # Hz, of the wave that goes out
+SLOPE = 0.1  # of the leaky ReLUs
+LAST_SLOPE = 0.01  # of the one before the last convolution
+DEVIATION = 0.01  # HiFi-GAN's, of the first weights
+
+
+class ConvTranspose1d(layers.Module):
+    """[B, T, inputs] to [B, stride T, outputs]: PyTorch's, with (kernel - stride) / 2 samples cut off at both ends.
+
+    Each frame's product with the kernel is `kernel` samples long; those of neighbours overlap, and are added.
+    """
+
+    AXES: ClassVar[Dict[str, layers.Axes]] = {"weight": (0, 2, 1)}  # published: [in, out, kernel]
+
+    def __init__(self, inputs: int, outputs: int, kernel: int, stride: int, random: np.random.Generator) -> None:
+        super().__init__()
+        if kernel < stride or (kernel - stride) % 2:
+            raise ValueError(f"a kernel of {kernel} cannot go on by {stride}: it is shorter, or an odd number longer")
+        self._stride = stride
+        self.weight = layers.normal((inputs, kernel, outputs), DEVIATION, random)
+        self.bias = layers.constant((outputs,), 0.0)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        batch, frames, _ = x.shape
+        inputs, kernel, outputs = self.weight.shape
+        steps = -(-kernel // self._stride)  # frames a kernel reaches over
+        weight = tf.pad(self.weight, [[0, 0], [0, steps * self._stride - kernel], [0, 0]])
+        pieces = layers.product(x, tf.reshape(weight, [inputs, steps * self._stride * outputs]))
+        pieces = tf.reshape(pieces, [batch, frames, steps, self._stride * outputs])
+        whole = tf.add_n([tf.pad(pieces[:, :, s], [[0, 0], [s, steps - 1 - s], [0, 0]]) for s in range(steps)])
+        cut = (kernel - self._stride) // 2
+        samples = tf.reshape(whole, [batch, -1, outputs])[:, cut : cut + frames * self._stride]
+        return tf.nn.bias_add(samples, tf.cast(self.bias, x.dtype))
+
+
+class ResBlock(layers.Module):
+    """[B, T, C] to [B, T, C]: three times a dilated and a plain convolution, added to what they were given."""
+
+    def __init__(self, width: int, kernel: int, dilations: Tuple[int, ...], random: np.random.Generator) -> None:
+        super().__init__()
+        self.convs1 = [Conv1d(width, width, kernel, random, dilation=d, deviation=DEVIATION) for d in dilations]
+        self.convs2 = [Conv1d(width, width, kernel, random, deviation=DEVIATION) for _ in dilations]
+
+    def __call__(self, x: Tensor, inside: Optional[Tensor]) -> Tensor:
+        for dilated, plain in zip(self.convs1, self.convs2):
+            y = dilated(_leaky(_silenced(x, inside)))
+            x += plain(_leaky(_silenced(y, inside)))
+        return x
+
+
+class WaveformDecoder(layers.Module):
+    """Latents [B, T, latent_width] and voices [B, speaker_width] to waves [B, samples(T)]."""
+
+    def __init__(self, size: sizes.Decoder, latent_width: int, speaker_width: int, random: np.random.Generator) -> None:
+        super().__init__()
+        self._upsampling = size.upsampling
+        self.conv_pre = Conv1d(latent_width, size.width, 7, random)
+        self.cond_layer = Conv1d(speaker_width, size.width, 1, random)
+        widths = [size.width // 2**stage for stage in range(len(size.upsampling) + 1)]
+        self.ups = [
+            ConvTranspose1d(wide, narrow, kernel, stride, random)
+            for wide, narrow, kernel, stride in zip(widths, widths[1:], size.kernels, size.upsampling)
+        ]
+        self.conds = [Conv1d(speaker_width, width, 1, random) for width in widths[1:]]
+        self.resblocks = [
+            ResBlock(width, kernel, size.dilations, random) for width in widths[1:] for kernel in size.block_kernels
+        ]
+        self.conv_post = Conv1d(widths[-1], 1, 7, random, bias=False)
+
+    def __call__(self, latents: Tensor, speakers: Tensor, lengths: Optional[Tensor] = None) -> Tensor:
+        """Waves, float32, computed in the type of `latents`.
+
+        With `lengths` [B], in latents, what stands behind a clip's end is not heard, and its wave, `samples` of its
+        length, goes on in silence.
+        """
+        count = latents.shape[1]
+        frames = None
+        if lengths is not None:
+            frames = tf.gather([_stretched_frames(length) for length in range(count + 1)], lengths)
+            latents = tf.gather(latents, tf.minimum(tf.range(count)[None], lengths[:, None] - 1), batch_dims=1)
+        x = _interpolated(_interpolated(latents, sizes.FRAMES_PER_CODE), SAMPLE_RATE / CODE_RATE)
+        inside = _inside(x, frames)
+        voice = tf.cast(speakers, x.dtype)[:, None]  # [B, 1, speaker_width]
+        x = self.conv_pre(_silenced(x, inside)) + self.cond_layer(voice)
+        kernels = len(self.resblocks) // len(self.ups)
+        for stage, (up, cond) in enumerate(zip(self.ups, self.conds)):
+            x = up(_leaky(_silenced(x, inside))) + cond(voice)
+            frames = None if frames is None else frames * self._upsampling[stage]
+            inside = _inside(x, frames)
+            blocks = self.resblocks[kernels * stage : kernels * (stage + 1)]
+            x = tf.add_n([block(x, inside) for block in blocks]) / kernels
+        x = tf.nn.leaky_relu(tf.cast(_silenced(x, inside), tf.float32), LAST_SLOPE)  # 8 bits would be heard
+        return _silenced(tf.tanh(self.conv_post(x)), inside)[:, :, 0]
+
+    def samples(self, latents: int) -> int:
+        """How long the wave of so many latents is."""
+        return _stretched_frames(latents) * int(np.prod(self._upsampling))
+
+    def normalised(self) -> List[str]:
+        """The weights that are published as a scale and a direction."""
+        return [name for name in self.weights() if name.startswith(("ups.", "resblocks.")) and name.endswith(".weight")]
+
+
+def _stretched_frames(latents: int) -> int:
+    return int(int(latents * sizes.FRAMES_PER_CODE) * (SAMPLE_RATE / CODE_RATE))
+
+
+def _interpolated(x: Tensor, ratio: float) -> Tensor:
+    """[B, T, C] to [B, ⌊T ratio⌋, C], linearly: PyTorch's, with align_corners=False, in its precision."""
+    count = int(x.shape[1] * ratio)
+    half = np.float32(0.5)
+    places = np.maximum((np.arange(count, dtype=np.float32) + half) * np.float32(1 / ratio) - half, np.float32(0))
+    before = places.astype(np.int32)
+    after = np.minimum(before + 1, x.shape[1] - 1)
+    share = tf.cast((places - before)[:, None], x.dtype)
+    return tf.gather(x, before, axis=1) * (1 - share) + tf.gather(x, after, axis=1) * share
+
+
+def _inside(x: Tensor, frames: Optional[Tensor]) -> Optional[Tensor]:
+    """1 where `x` [B, T, C] is within its frames [B], 0 behind them, [B, T, 1]; None where all of it is."""
+    return None if frames is None else tf.sequence_mask(frames, x.shape[1], tf.float32)[:, :, None]
+
+
+def _silenced(x: Tensor, inside: Optional[Tensor]) -> Tensor:
+    return x if inside is None else x * tf.cast(inside, x.dtype)
+
+
+def _leaky(x: Tensor) -> Tensor:
+    return tf.nn.leaky_relu(x, SLOPE)

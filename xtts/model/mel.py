@@ -1,0 +1,100 @@
+"""Mels in TensorFlow, for the device that makes features: a batch of padded waves comes in, a batch of mels goes out.
+
+The numbers are those of `xtts.mel`, clip by clip: padding is not heard, and a clip is mirrored at its own end, not at
+the batch's. Shapes are static, so a signature is one trace; with either transform XLA compiles all of it.
+"""
+
+import functools
+from typing import Any, Literal, Optional
+
+import numpy as np
+import tensorflow as tf
+
+from xtts.mel import LOG_FLOOR, MelSpec, filterbank, frames, heard, window
+
+Tensor = Any  # tf.Tensor; TensorFlow brings no types
+Transform = Literal["fft", "matmul"]
+
+
+def mel(
+    waves: Tensor, lengths: Tensor, spec: MelSpec, fill: float = 0.0, transform: Optional[Transform] = None
+) -> Tensor:
+    """Mels [B, frames, n_mels] of waves [B, samples] with `lengths` [B]; `fill` stands in frames past a clip's end."""
+    return _filled(_mel(waves, lengths, spec, transform), lengths, spec, fill)
+
+
+def log_mel(
+    waves: Tensor,
+    lengths: Tensor,
+    spec: MelSpec,
+    stats: Optional[np.ndarray] = None,
+    fill: float = 0.0,
+    transform: Optional[Transform] = None,
+) -> Tensor:
+    """Their logarithms, as codec and conditioning take them; divided by `stats`, [n_mels], of a checkpoint."""
+    logs = tf.math.log(tf.maximum(_mel(waves, lengths, spec, transform), LOG_FLOOR))
+    if stats is not None:
+        logs /= np.asarray(stats, np.float32)
+    return _filled(logs, lengths, spec, fill)
+
+
+def transform_for(device: str) -> Transform:
+    """The transform that is exact on a device, by its name; "" is where TensorFlow puts what nobody placed.
+
+    A GPU's FFT is exact, but its float32 products may be rounded to ten bits. On a CPU products are exact, but the FFT
+    of older TensorFlows errs by 5e-3 in a log mel and takes eight times as long as a product with the whole matrix.
+    A traced function cannot see the device it will be called on: who calls it inside `tf.device` passes the transform.
+    """
+    on_gpu = "GPU" in device.upper() if device else bool(tf.config.list_logical_devices("GPU"))
+    return "fft" if on_gpu or _is_cpu_fft_exact() else "matmul"
+
+
+def _mel(waves: Tensor, lengths: Tensor, spec: MelSpec, transform: Optional[Transform]) -> Tensor:
+    padded = _mirrored(_preemphasised(waves, lengths, spec), lengths, spec)
+    pieces = tf.signal.frame(padded, spec.win_length, spec.hop_length)[:, : frames(waves.shape[1], spec)]
+    if (transform or transform_for(pieces.device)) == "fft":
+        # n_fft is filled up behind the window instead of around it: that turns phases, and energies have none.
+        spectrum = tf.signal.rfft(pieces * window(spec), [spec.n_fft])[:, :, : heard(spec)]
+        real, imaginary = tf.math.real(spectrum), tf.math.imag(spectrum)
+    else:
+        real, imaginary = tf.split(tf.matmul(pieces, _fourier(spec)), 2, axis=2)
+    energies = tf.square(real) + tf.square(imaginary)
+    if spec.power != 2:
+        energies **= spec.power / 2
+    return tf.matmul(energies, filterbank(spec)[: heard(spec)])
+
+
+def _preemphasised(waves: Tensor, lengths: Tensor, spec: MelSpec) -> Tensor:
+    if not spec.preemphasis:
+        return waves
+    second = tf.gather(waves, tf.minimum(1, lengths - 1)[:, None], batch_dims=1)  # of a single sample, itself
+    return waves - spec.preemphasis * tf.concat([second, waves[:, :-1]], axis=1)
+
+
+def _mirrored(waves: Tensor, lengths: Tensor, spec: MelSpec) -> Tensor:
+    """Each clip with as much of it mirrored at both its ends as windows reach over; what comes after is not heard."""
+    places = tf.range(-spec.reach, waves.shape[1] + spec.win_length - spec.reach)[None]
+    period = tf.maximum(2 * (lengths[:, None] - 1), 1)  # there and back: windows may be longer than the clip
+    there = tf.math.floormod(places, period)
+    return tf.gather(waves, tf.minimum(there, period - there), batch_dims=1)
+
+
+def _filled(mels: Tensor, lengths: Tensor, spec: MelSpec, fill: float) -> Tensor:
+    inside = tf.range(mels.shape[1])[None] < tf.expand_dims(frames(lengths, spec), 1)
+    return tf.where(inside[:, :, None], mels, tf.constant(fill, mels.dtype))
+
+
+@functools.lru_cache(maxsize=8)
+def _fourier(spec: MelSpec) -> np.ndarray:
+    """The windowed Fourier transform as a matrix, [win_length, 2 * heard]: real parts, then imaginary ones."""
+    angles = 2 * np.pi / spec.n_fft * np.outer(np.arange(spec.win_length), np.arange(heard(spec)))
+    return np.asarray(np.concatenate([np.cos(angles), -np.sin(angles)], axis=1) * window(spec)[:, None], np.float32)
+
+
+@functools.lru_cache(maxsize=1)
+def _is_cpu_fft_exact() -> bool:
+    noise = np.random.default_rng(0).standard_normal(2048).astype(np.float32)
+    with tf.init_scope(), tf.device("CPU"):
+        found = tf.signal.rfft(noise).numpy()
+    exact = np.fft.rfft(noise.astype(np.float64))
+    return bool(np.abs(found - exact).max() < 1e-6 * np.abs(exact).max())  # older kernels: 8e-6; newer: 2e-7
