@@ -1,0 +1,351 @@
+"""Batches of one stage: the utterances of a step come in; arrays of the stage's static shape go out.
+
+`read` is the host's part: it opens recordings, or looks features up that were stored, and can be called from many
+threads. `finish` is the data device's part: what is live is computed there. Which cut of which recording is taken is a
+function of (seed, number of the batch, row), so that a batch is the same whenever, and in whatever order, it is made.
+An utterance that can no longer be read leaves its row blank, and is named.
+"""
+
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Protocol, Sequence, Tuple
+
+import attrs
+import numpy as np
+
+from xtts import audio
+from xtts.features import Features, reference_shape, reference_spec, samples_for
+from xtts.material import Part
+from xtts.mel import MelSpec, frames
+from xtts.order import CUTS, Batch, Order, words
+from xtts.recipe import Recipe
+from xtts.shapes import STOPS, Layout, Shape, codec_shape
+from xtts.sizes import FRAMES_PER_CODE
+from xtts.store import Made, Progress, Store
+from xtts.text import Tokenizer
+
+Arrays = Dict[str, Any]  # of NumPy, or TensorFlow's once it is finished
+Lost = Tuple[str, str]  # the id of an utterance that cannot be read, and why
+
+
+@attrs.frozen(eq=False)
+class Rows:
+    """A batch that was read; those of several replicas lie one after the other."""
+
+    shape: int  # its place among the stage's shapes
+    arrays: Arrays
+    counts: np.ndarray  # float64: how many numbers each part of the loss is a mean of
+    frames: int  # of sound, without padding
+    lost: Tuple[Lost, ...] = ()  # by which rows are blank
+
+
+class Source(Protocol):
+    """What a feed draws from."""
+
+    def read(self, batches: Sequence[Batch], number: int) -> Rows:
+        """The host's part of one step's work, for each replica a batch."""
+
+    def finish(self, rows: Rows) -> Arrays:
+        """The data device's part."""
+
+    def name(self, position: int) -> str:
+        """The id of an utterance, for people."""
+
+
+def try_shapes(source: Source, order: Order) -> None:
+    """Make a blank batch of every shape: what the data device computes is traced, and tried, before step 0."""
+    for shape, rows in enumerate(order.batch_sizes):
+        blank = Batch(shape, np.zeros(0, np.int64), rows)
+        source.finish(source.read([blank] * order.workers, 0))
+
+
+class Recordings:
+    """The waves of a part of the corpus, at the recipe's rate, padded; and which of them turned bad."""
+
+    def __init__(self, part: Part, sample_rate: int) -> None:
+        self.utterances, self.lengths, self._rate = part.corpus.utterances, part.lengths, sample_rate
+
+    def wave(self, position: int) -> np.ndarray:
+        """An utterance's wave; an AudioError when it is not what it was when the run was planned."""
+        utterance = self.utterances[position]
+        wave = audio.load(utterance.path, self._rate)
+        if len(wave) != self.lengths.samples[position]:
+            raise audio.AudioError(f"{utterance.path}: it has another length than when the run was planned")
+        return wave
+
+
+Cut = Callable[[np.ndarray, int], np.ndarray]  # of a wave and a random number
+
+
+def padded(
+    recordings: Recordings, wanted: Mapping[int, Tuple[int, int]], rows: int, samples: int, cut: Optional[Cut] = None
+) -> Tuple[np.ndarray, np.ndarray, Dict[int, Lost]]:
+    """Waves [rows, samples], their lengths [rows], and why a row is blank. `wanted`: row to (utterance, a draw)."""
+    waves, lengths = np.zeros((rows, samples), np.float32), np.zeros(rows, np.int32)
+    lost: Dict[int, Lost] = {}
+    for row, (position, draw) in wanted.items():
+        try:
+            wave = recordings.wave(position)
+        except audio.AudioError as error:
+            lost[row] = recordings.utterances[position].id, str(error)
+            continue
+        wave = wave if cut is None else cut(wave, draw)
+        waves[row, : len(wave)], lengths[row] = wave, len(wave)
+    return waves, lengths, lost
+
+
+def _first(draw: int, count: int, wanted: int) -> int:
+    """Where a cut of `wanted` frames begins, of so many; live and cached features are cut at the same place."""
+    return draw % (count - wanted + 1) if count > wanted else 0
+
+
+def _placed(batches: Sequence[Batch]) -> Dict[int, int]:
+    """Which utterance is in which row."""
+    return {
+        replica * batch.rows + row: int(position)
+        for replica, batch in enumerate(batches)
+        for row, position in enumerate(batch.utterances)
+    }
+
+
+class CodecSource:
+    """Cuts of one length: mel [B, segment, n_mels] and lengths [B] in frames, int32."""
+
+    def __init__(self, recipe: Recipe, part: Part, features: Features, store: Optional[Store], is_random: bool) -> None:
+        self._segment = codec_shape(recipe.codec).mel_frames
+        self._recordings = Recordings(part, recipe.audio.sample_rate)
+        self._features, self._store, self._is_random = features, store, is_random
+        self._seed, self._spec = recipe.run.seed, MelSpec.of(recipe.audio)
+
+    def read(self, batches: Sequence[Batch], number: int) -> Rows:
+        rows = sum(batch.rows for batch in batches)
+        draws = words(self._seed, number, CUTS, rows) if self._is_random else np.zeros(rows, np.uint64)
+        wanted = {row: (position, int(draws[row])) for row, position in _placed(batches).items()}
+        if self._store is None:
+            waves, samples, lost = padded(
+                self._recordings, wanted, rows, samples_for(self._segment, self._spec), self._cut_wave
+            )
+            lengths = np.where(samples > 0, frames(samples, self._spec), 0)
+            arrays: Arrays = {"waves": waves, "samples": samples, "lengths": lengths.astype(np.int32)}
+        else:
+            arrays = self._cut_mels(wanted, rows)
+            bad = self._store.unusable
+            lost = {row: (self.name(at), bad[at]) for row, (at, _) in wanted.items() if at in bad}
+        sound = arrays["lengths"].astype(np.int64)
+        codes = -(-sound // FRAMES_PER_CODE)
+        counts = np.array([sound.sum(), codes.sum()], np.float64)
+        return Rows(0, arrays, counts, int(sound.sum()), _in_order(lost))
+
+    def finish(self, rows: Rows) -> Arrays:
+        arrays = rows.arrays
+        if self._store is not None:
+            return arrays
+        return {"mel": self._features.mel(arrays["waves"], arrays["samples"]), "lengths": arrays["lengths"]}
+
+    def name(self, position: int) -> str:
+        return self._recordings.utterances[position].id
+
+    def _cut_wave(self, wave: np.ndarray, draw: int) -> np.ndarray:
+        start = self._spec.hop_length * _first(draw, frames(len(wave), self._spec), self._segment)
+        return wave[start : start + samples_for(self._segment, self._spec)]
+
+    def _cut_mels(self, wanted: Mapping[int, Tuple[int, int]], rows: int) -> Arrays:
+        assert self._store is not None
+        mels = np.zeros((rows, self._segment, self._spec.n_mels), np.float32)
+        lengths = np.zeros(rows, np.int32)
+        for row, (position, draw) in wanted.items():
+            if position in self._store.unusable:
+                continue
+            mel = self._store[position]
+            start = _first(draw, len(mel), self._segment)
+            cut = mel[start : start + self._segment]
+            mels[row, : len(cut)], lengths[row] = cut, len(cut)
+        return {"mel": mels, "lengths": lengths}
+
+
+class GptStores(NamedTuple):
+    """What the GPT's batches are looked up in when features are cached."""
+
+    codes: Store
+    references: Store
+
+
+class GptSource:
+    """Text, codes and a reference voice.
+
+    text [B, T], text_lengths [B], codes [B, C], code_lengths [B], all int32; reference [B, M, n_mels].
+    The voice is that of another recording of the same speaker where there is one: what is said in it must not help.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        part: Part,
+        tokenizer: Tokenizer,
+        shapes: Sequence[Shape],
+        features: Features,
+        stores: Optional[GptStores],
+        is_random: bool,
+    ) -> None:
+        self._recordings, self._tokenizer, self._shapes = Recordings(part, recipe.audio.sample_rate), tokenizer, shapes
+        self._features, self._stores, self._is_random = features, stores, is_random
+        self._seed, self._spec = recipe.run.seed, MelSpec.of(recipe.audio)
+        self._reference = reference_spec(recipe.audio)
+        self._references = [  # samples and frames of a reference, for each shape
+            reference_shape(recipe.audio, recipe.data.reference_seconds, shape.mel_frames) for shape in shapes
+        ]
+        speakers: Dict[str, List[int]] = {}
+        for position, utterance in enumerate(part.corpus.utterances):
+            speakers.setdefault(utterance.speaker, []).append(position)
+        self._fellows = [  # of an utterance: the recordings of its speaker, where it names one
+            speakers[one.speaker] if one.speaker else [position] for position, one in enumerate(part.corpus.utterances)
+        ]
+
+    def read(self, batches: Sequence[Batch], number: int) -> Rows:
+        shape, (samples, frames) = self._shapes[batches[0].shape], self._references[batches[0].shape]
+        rows = sum(batch.rows for batch in batches)
+        placed = _placed(batches)
+        draws = words(self._seed, number, CUTS, 2 * rows) if self._is_random else np.zeros(2 * rows, np.uint64)
+        voices = {row: (self._voice(at, int(draws[row])), int(draws[rows + row])) for row, at in placed.items()}
+        if self._stores is None:
+            arrays, lost = self._read_live(placed, voices, rows, shape, samples)
+        else:
+            arrays, lost = self._look_up(placed, voices, rows, shape, frames)
+        arrays.update(self._texts(placed, lost, rows, shape))
+        text, codes = (arrays[name].astype(np.int64) for name in ("text_lengths", "code_lengths"))
+        spoken = int((codes > 0).sum())
+        counts = np.array([text.sum() + spoken, codes.sum() + (STOPS + 1) * spoken], np.float64)
+        sound = sum(int(self._recordings.lengths.frames[at]) for row, at in placed.items() if row not in lost)
+        return Rows(batches[0].shape, arrays, counts, sound, _in_order(lost))
+
+    def finish(self, rows: Rows) -> Arrays:
+        arrays = dict(rows.arrays)
+        if self._stores is None:
+            arrays["codes"] = self._features.codes(arrays.pop("waves"), arrays.pop("samples"))
+            arrays["reference"] = self._features.reference_mel(
+                arrays.pop("reference_waves"), arrays.pop("reference_samples")
+            )
+        return arrays
+
+    def name(self, position: int) -> str:
+        return self._recordings.utterances[position].id
+
+    def _voice(self, position: int, draw: int) -> int:
+        """Whose voice is heard: a fellow of the utterance, itself when it has none."""
+        fellows = self._fellows[position]
+        if len(fellows) == 1:
+            return position
+        chosen = fellows[draw % (len(fellows) - 1)]
+        return chosen if chosen != position else fellows[-1]
+
+    def _texts(self, placed: Mapping[int, int], lost: Mapping[int, Lost], rows: int, shape: Shape) -> Arrays:
+        text = np.zeros((rows, shape.text_length), np.int32)
+        text_lengths, code_lengths = np.zeros(rows, np.int32), np.zeros(rows, np.int32)
+        for row, position in placed.items():
+            if row in lost:
+                continue
+            utterance = self._recordings.utterances[position]
+            ids = self._tokenizer.encode(utterance.text, utterance.language)
+            text[row, : len(ids)], text_lengths[row] = ids, len(ids)
+            code_lengths[row] = -(-int(self._recordings.lengths.frames[position]) // FRAMES_PER_CODE)
+        return {"text": text, "text_lengths": text_lengths, "code_lengths": code_lengths}
+
+    def _read_live(
+        self, placed: Mapping[int, int], voices: Mapping[int, Tuple[int, int]], rows: int, shape: Shape, reference: int
+    ) -> Tuple[Arrays, Dict[int, Lost]]:
+        whole = {row: (position, 0) for row, position in placed.items()}
+        samples = samples_for(shape.mel_frames, self._spec)
+        waves, lengths, lost = padded(self._recordings, whole, rows, samples)
+        voice_waves, voice_lengths, voiceless = padded(
+            self._recordings, voices, rows, reference, lambda wave, draw: self._cut_wave(wave, reference, draw)
+        )
+        lost = {**voiceless, **lost}
+        arrays = {
+            "waves": waves,
+            "samples": lengths,
+            "reference_waves": voice_waves,
+            "reference_samples": voice_lengths,
+        }
+        for array in arrays.values():
+            array[list(lost)] = 0  # what there is of a row that lacks the other half
+        return arrays, lost
+
+    def _look_up(
+        self, placed: Mapping[int, int], voices: Mapping[int, Tuple[int, int]], rows: int, shape: Shape, frames: int
+    ) -> Tuple[Arrays, Dict[int, Lost]]:
+        assert self._stores is not None
+        codes = np.zeros((rows, shape.mel_frames // FRAMES_PER_CODE), np.int32)
+        reference = np.zeros((rows, frames, self._spec.n_mels), np.float32)
+        lost: Dict[int, Lost] = {}
+        for row, position in placed.items():
+            voice, draw = voices[row]
+            for needed, store in ((position, self._stores.codes), (voice, self._stores.references)):
+                if needed in store.unusable:
+                    lost.setdefault(row, (self.name(needed), store.unusable[needed]))
+            if row in lost:
+                continue
+            found = self._stores.codes[position]
+            codes[row, : len(found)] = found
+            reference[row] = self._cut_mel(self._stores.references[voice], frames, draw)
+        return {"codes": codes, "reference": reference}, lost
+
+    def _cut_wave(self, wave: np.ndarray, samples: int, draw: int) -> np.ndarray:
+        """As much of a voice as is heard; what is too short is repeated."""
+        count, most = frames(len(wave), self._reference), frames(samples, self._reference)
+        if count < most:
+            return np.resize(wave, samples)
+        start = self._spec.hop_length * _first(draw, count, most)
+        return wave[start : start + samples]
+
+    def _cut_mel(self, mel: np.ndarray, count: int, draw: int) -> np.ndarray:
+        """The same of its mel."""
+        if len(mel) < count:
+            return np.resize(mel, (count, self._spec.n_mels))
+        start = _first(draw, len(mel), count)
+        return mel[start : start + count]
+
+
+def _in_order(lost: Mapping[int, Lost]) -> Tuple[Lost, ...]:
+    return tuple(lost[row] for row in sorted(lost))
+
+
+class Filling:
+    """Fills stores: the recordings of a part go through the data device in the shapes that the run has anyway."""
+
+    def __init__(self, recipe: Recipe, part: Part, layout: Layout, features: Features) -> None:
+        self._recordings = Recordings(part, recipe.audio.sample_rate)
+        self._layout, self._features, self._spec = layout, features, MelSpec.of(recipe.audio)
+        self._folder = Path(recipe.run.folder) / "features"
+        self._recipe = recipe
+
+    def mels(self, about: str, progress: Progress) -> Store:
+        return self._filled("mel", self._recordings.lengths.frames, (self._spec.n_mels,), np.float16, about, progress)
+
+    def references(self, about: str, progress: Progress) -> Store:
+        rows = self._recordings.lengths.frames
+        return self._filled("reference_mel", rows, (self._spec.n_mels,), np.float16, about, progress)
+
+    def codes(self, about: str, progress: Progress) -> Store:
+        rows = -(-self._recordings.lengths.frames // FRAMES_PER_CODE)
+        return self._filled("codes", rows, (), np.int16, about, progress)
+
+    def _filled(
+        self, kind: str, rows: np.ndarray, shape: Tuple[int, ...], dtype: Any, about: str, progress: Progress
+    ) -> Store:
+        described = f"{kind} {attrs.astuple(self._recipe.audio)} {about}"
+        store = Store(self._folder / kind, self._recordings.utterances, rows, shape, dtype, described)
+        store.fill(lambda positions: self._made(kind, rows, positions), progress)
+        return store
+
+    def _made(self, kind: str, rows: np.ndarray, positions: List[int]) -> Dict[int, Made]:
+        made: Dict[int, Made] = dict.fromkeys(positions, "it fits in no shape")
+        for number, shape in enumerate(self._layout.shapes):
+            own = [position for position in positions if self._layout.shape_of[position] == number]
+            for first in range(0, len(own), shape.batch_size):
+                some = own[first : first + shape.batch_size]
+                wanted = {row: (position, 0) for row, position in enumerate(some)}
+                samples = samples_for(shape.mel_frames, self._spec)
+                waves, lengths, lost = padded(self._recordings, wanted, shape.batch_size, samples)
+                found = getattr(self._features, kind)(waves, lengths).numpy()
+                for row, position in enumerate(some):
+                    made[position] = lost[row][1] if row in lost else found[row, : rows[position]]
+        return made

@@ -1,0 +1,86 @@
+"""Features of recordings, made on the data device: padded waves come in; mels, reference mels and codes go out.
+
+Each is a compiled function with one trace a shape. TensorFlow's input pipelines run on the host whatever device is
+named, so nothing here is one: whoever calls, a producer thread for example, has the work done on the device.
+"""
+
+from typing import Any, List, Optional, Tuple
+
+import attrs
+import numpy as np
+import tensorflow as tf
+
+from xtts import compat
+from xtts.mel import MelSpec, frames
+from xtts.model.codec import Codec
+from xtts.model.mel import log_mel, transform_for
+from xtts.recipe import Audio
+
+Tensor = Any  # tf.Tensor; TensorFlow brings no types
+
+
+def reference_spec(audio: Audio) -> MelSpec:
+    """The mel of a reference voice: the codec's, seen through twice the Fourier transform."""
+    return attrs.evolve(MelSpec.of(audio), n_fft=2 * audio.n_fft)
+
+
+def samples_for(mel_frames: int, spec: MelSpec) -> int:
+    """The longest wave that has so many frames."""
+    return mel_frames * spec.hop_length - 1 + spec.n_fft % 2
+
+
+def reference_shape(audio: Audio, seconds: float, mel_frames: int) -> Tuple[int, int]:
+    """The samples and the mel frames of a cut from a reference voice, no longer than a shape's recordings.
+
+    So short shapes, which have more rows, need no more memory than long ones; and voices are heard at any length.
+    """
+    spec = reference_spec(audio)
+    count = min(int(frames(int(seconds * audio.sample_rate), spec)), mel_frames)
+    return samples_for(count, spec), count
+
+
+class Features:
+    """Three functions of waves [B, samples] and their lengths [B], int32, in samples. All are 0 where nothing is."""
+
+    def __init__(self, audio: Audio, device: str, stats: np.ndarray, codec: Optional[Codec] = None) -> None:
+        spec, reference = MelSpec.of(audio), reference_spec(audio)
+        transform = transform_for(device)
+        self._device = device
+
+        def made(waves: Tensor, lengths: Tensor, spec: MelSpec) -> Tensor:
+            mels = log_mel(waves, lengths, spec, stats, transform=transform)
+            return tf.where((lengths > 0)[:, None, None], mels, 0.0)  # of no samples, a mel would have one frame
+
+        def mel(waves: Tensor, lengths: Tensor) -> Tensor:
+            return made(waves, lengths, spec)
+
+        def reference_mel(waves: Tensor, lengths: Tensor) -> Tensor:
+            return made(waves, lengths, reference)
+
+        def codes(waves: Tensor, lengths: Tensor) -> Tensor:
+            if codec is None:
+                raise ValueError("codes are made by a codec, and none was given")
+            return codec.encode(mel(waves, lengths), tf.where(lengths > 0, frames(lengths, spec), 0))
+
+        self._functions = {one.__name__: compat.compiled(one, autograph=False) for one in (mel, reference_mel, codes)}
+
+    def mel(self, waves: np.ndarray, lengths: np.ndarray) -> Tensor:
+        """The codec's mels, [B, frames, n_mels]."""
+        return self._call("mel", waves, lengths)
+
+    def reference_mel(self, waves: np.ndarray, lengths: np.ndarray) -> Tensor:
+        """What the conditioning encoder hears, [B, frames, n_mels]."""
+        return self._call("reference_mel", waves, lengths)
+
+    def codes(self, waves: np.ndarray, lengths: np.ndarray) -> Tensor:
+        """The codec's codes, [B, frames / 4], int32; those behind a recording's end mean nothing."""
+        return self._call("codes", waves, lengths)
+
+    @property
+    def functions(self) -> List[compat.Compiled]:
+        """For whoever counts traces."""
+        return list(self._functions.values())
+
+    def _call(self, name: str, waves: np.ndarray, lengths: np.ndarray) -> Tensor:
+        with tf.device(self._device):
+            return self._functions[name](tf.constant(waves), tf.constant(lengths, tf.int32))

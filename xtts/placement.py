@@ -1,0 +1,166 @@
+"""Which device does what: a recipe and what the installed TensorFlow sees come in, a `Placement` goes out.
+
+Both `data_gpu` and `model_gpu` given: one device makes features while the other trains. Several GPUs and `multi_gpu`:
+the model is mirrored over them. Otherwise one device does both. What was asked for and cannot be had falls back to one
+device, and the reason is kept to be told. Without a GPU logical CPU devices take the places of those a recipe names,
+and the same code runs on them.
+
+GPUs are numbered as the machine has them; TensorFlow numbers the visible ones anew, in the machine's order.
+"""
+
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+import attrs
+
+from xtts import XttsError, compat
+from xtts.compat import OFFERED, DeviceError, Offered, TooLateError
+from xtts.recipe import Devices
+
+DEFAULT, ONE, MIRRORED = "default", "OneDeviceStrategy", "MirroredStrategy"
+STAND_INS = 2  # logical CPU devices a model is mirrored over when the recipe names no number of GPUs
+
+
+class PlacementError(XttsError):
+    """Devices that a recipe names and the machine does not have."""
+
+
+@attrs.frozen
+class Placement:
+    """Devices by the names TensorFlow has for them, such as "/GPU:0"."""
+
+    data_device: str  # makes features
+    model_devices: Tuple[str, ...]  # train; several are mirrored
+    strategy: str
+    roles: Dict[str, str]  # device: what stands behind its name, for people
+    reasons: Tuple[str, ...] = ()  # for everything that is not as the recipe asks
+
+    @property
+    def is_dual(self) -> bool:
+        """Whether features are made on another device than the one that trains."""
+        return self.data_device not in self.model_devices
+
+    @property
+    def mode(self) -> str:
+        return "dual" if self.is_dual else "single"
+
+    @property
+    def replicas(self) -> int:
+        return len(self.model_devices)
+
+    def start_strategy(self) -> Any:
+        """TensorFlow's strategy; model and optimizer are made inside its scope."""
+        import tensorflow as tf
+
+        if self.strategy == MIRRORED:
+            # The devices are one machine's: sums by way of the first of them need no NCCL, which CPUs do not have.
+            on_cpu = "CPU" in self.model_devices[0]
+            reduction = tf.distribute.ReductionToOneDevice() if on_cpu else None
+            return tf.distribute.MirroredStrategy(list(self.model_devices), cross_device_ops=reduction)
+        if self.strategy == ONE:
+            return tf.distribute.OneDeviceStrategy(self.model_devices[0])
+        return tf.distribute.get_strategy()
+
+    def lines(self) -> List[str]:
+        """For people: the mode, which device does what, and why it is not otherwise."""
+        trains = ", ".join(f"{device} ({self.roles[device]})" for device in self.model_devices)
+        lines = [
+            f"mode: {self.mode}, strategy: {self.strategy}",
+            f"features: {self.data_device} ({self.roles[self.data_device]})",
+            f"model: {trains}",
+        ]
+        return [*lines, *(f"note: {reason}" for reason in self.reasons)]
+
+
+def place(devices: Devices, offered: Offered = OFFERED) -> Placement:
+    """Configure TensorFlow's devices, before it starts, as the recipe's [devices] asks."""
+    gpus = compat.physical_devices("GPU", offered)
+    return _on_gpus(devices, len(gpus), offered) if gpus else _on_cpus(devices, offered)
+
+
+def _on_gpus(devices: Devices, count: int, offered: Offered) -> Placement:
+    visible = sorted(set(devices.visible or range(count)))
+    missing = [number for number in visible if number >= count]
+    if missing:
+        raise PlacementError(
+            f"devices.visible_gpus: there is no GPU {missing[0]}, this machine has GPU 0 to {count - 1};"
+            " name some of these, or check nvidia-smi and CUDA_VISIBLE_DEVICES"
+        )
+    if devices.data_gpu is None or devices.model_gpu is None:
+        return _one_or_mirrored(devices, visible, [], offered)
+    try:
+        isolation = compat.isolate_memory(
+            devices.data_gpu,
+            devices.model_gpu,
+            devices.data_gpu_memory_limit,
+            devices.model_gpu_memory_limit,
+            offered=offered,
+        )
+    except DeviceError as error:
+        return _one_or_mirrored(devices, visible, [f"the dual pipeline cannot be had: {error}"], offered)
+    roles = {isolation.data_device: f"GPU {devices.data_gpu}", isolation.model_device: f"GPU {devices.model_gpu}"}
+    reasons = () if isolation.limited else ("memory limits cannot be set here: both GPUs take what they need",)
+    return Placement(isolation.data_device, (isolation.model_device,), ONE, roles, reasons)
+
+
+def _one_or_mirrored(devices: Devices, visible: Sequence[int], reasons: List[str], offered: Offered) -> Placement:
+    try:
+        compat.set_visible("GPU", visible, offered)
+        compat.set_memory_growth("GPU", visible, offered)
+    except TooLateError as error:
+        reasons.append(str(error))
+        visible = _already_visible(offered)  # whose names they have by now
+    names = {number: f"/GPU:{place}" for place, number in enumerate(visible)}
+    roles = {name: f"GPU {number}" for number, name in names.items()}
+    reasons += _not_dual(devices)
+    if devices.multi_gpu and len(visible) > 1:
+        return Placement("/GPU:0", tuple(names.values()), MIRRORED, roles, tuple(reasons))
+    if devices.multi_gpu:
+        reasons.append(f"multi_gpu = true, but GPU {visible[0]} is the only one: the model is not mirrored")
+    chosen: Optional[int] = devices.model_gpu if devices.model_gpu is not None else devices.data_gpu
+    if chosen is not None and chosen not in names:
+        reasons.append(f"there is no GPU {chosen}: GPU {visible[0]} trains in its place")
+    device = names.get(visible[0] if chosen is None else chosen, "/GPU:0")
+    return Placement(device, (device,), ONE, roles, tuple(reasons))
+
+
+def _already_visible(offered: Offered) -> List[int]:
+    """The GPUs that a TensorFlow which has started sees, as the machine numbers them."""
+    seen = [device.name for device in offered.get_visible("GPU")]
+    return [number for number, gpu in enumerate(compat.physical_devices("GPU", offered)) if gpu.name in seen]
+
+
+def _not_dual(devices: Devices) -> List[str]:
+    is_alone = devices.data_gpu is not None and devices.model_gpu is None
+    return ["data_gpu alone makes no dual pipeline: name model_gpu too"] if is_alone else []
+
+
+def _on_cpus(devices: Devices, offered: Offered) -> Placement:
+    """The same roles on the only kind of device there is."""
+    gpus = _named(devices)
+    reasons = ["TensorFlow sees no GPU: the CPU trains"]
+    if len(gpus) > 1:
+        reasons = [f"TensorFlow sees no GPU: {len(gpus)} logical CPU devices take the places of GPUs"]
+        try:
+            compat.split("CPU", 0, [None] * len(gpus), offered)
+        except DeviceError as error:  # too late; but somebody may have split it before
+            if len(compat.logical_devices("CPU", offered)) < len(gpus):
+                reasons.append(f"the CPU cannot be split in {len(gpus)}, one device does everything: {error}")
+                gpus = []
+    elif devices.multi_gpu:
+        reasons.append(f"multi_gpu = true, but GPU {gpus[0]} is the only one: the model is not mirrored")
+    reasons += _not_dual(devices)
+    if len(gpus) < 2:
+        return Placement("/CPU:0", ("/CPU:0",), DEFAULT, {"/CPU:0": "the CPU"}, tuple(reasons))
+    names = {gpu: f"/CPU:{place}" for place, gpu in enumerate(gpus)}
+    roles = {name: f"in place of GPU {gpu}" for gpu, name in names.items()}
+    if devices.data_gpu is None or devices.model_gpu is None:
+        return Placement("/CPU:0", tuple(roles), MIRRORED, roles, tuple(reasons))
+    return Placement(names[devices.data_gpu], (names[devices.model_gpu],), ONE, roles, tuple(reasons))
+
+
+def _named(devices: Devices) -> List[int]:
+    """The GPUs of a recipe whose places logical CPU devices take, rising; none where one device does everything."""
+    if devices.multi_gpu:
+        return sorted(set(devices.visible or range(STAND_INS)))
+    dual = [devices.data_gpu, devices.model_gpu]
+    return sorted(gpu for gpu in dual if gpu is not None) if None not in dual else []
