@@ -1,0 +1,74 @@
+"""What a stage's weights were made from: a recipe and its material come in; settings and digests go out, and what of
+them has changed since.
+"""
+
+import hashlib
+import json
+from typing import Any, Dict, List, Mapping, Tuple
+
+from xtts.material import Material
+from xtts.plan import Plan
+from xtts.recipe import Recipe
+
+Inputs = Dict[str, Any]
+Names = Mapping[str, Tuple[str, ...]]
+
+SHARED: Names = {  # settings that every stage depends on
+    "run": ("seed",),
+    "data": ("train", "val", "validation_share", "format", "language", "features"),
+    "demo": ("minutes", "voices", "languages"),
+    "audio": ("sample_rate", "n_fft", "win_length", "hop_length", "n_mels", "fmin", "fmax"),
+    "model": ("size", "weights"),
+    "train": (
+        "gradient_accumulation_steps",
+        "learning_rate",
+        "schedule",
+        "warmup_steps",
+        "weight_decay",
+        "clip_norm",
+        "precision",
+    ),
+}
+OWN: Mapping[str, Names] = {
+    "codec": {"codec": ("learning_rate", "batch_size", "segment_frames", "commitment")},
+    "gpt": {
+        "data": ("shapes", "shape_count", "max_text_length", "max_mel_frames", "reference_seconds"),
+        "text": ("tokenizer", "vocab"),
+        "train": ("batch_size", "dropout", "ema_decay"),
+    },
+}
+
+
+def inputs(recipe: Recipe, stage: str, material: Material, plan: Plan, codec: str = "") -> Inputs:
+    """Everything that decides what a stage learns. How long it does is not among it: a stage can always go on."""
+    tables = recipe.as_tables()
+    found: Inputs = {
+        f"{section}.{name}": tables[section].get(name)
+        for names in (SHARED, OWN[stage])
+        for section, some in names.items()
+        for name in some
+    }
+    found["the recordings"] = digest(
+        [[one.id, one.samples, one.sample_rate] for one in material.train.corpus.utterances]
+    )
+    found["the number of replicas"] = plan.order.workers
+    if stage == "gpt":
+        spoken = [[one.text, one.speaker, one.language] for one in material.train.corpus.utterances]
+        found.update({"the texts": digest(spoken), "the tokenizer": material.tokenizer.digest()})
+        found.update({"the order of batches": plan.order.digest(), "the codec": codec})
+    return found
+
+
+def changes(before: Inputs, now: Inputs) -> List[str]:
+    """What is not as it was, a few words for each."""
+    found = []
+    for name in sorted({*before, *now}):
+        old, new = before.get(name), now.get(name)
+        if old != new:
+            found.append(f"{name} {json.dumps(old)} -> {json.dumps(new)}" if "." in name else name)
+    return found
+
+
+def digest(value: Any) -> str:
+    """A name for a value of JSON's types."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode("utf-8", "surrogatepass")).hexdigest()

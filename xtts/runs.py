@@ -1,0 +1,327 @@
+"""A run from its recipe to its report: a recipe comes in; a folder with everything that was made and measured goes out.
+
+    runs/<name>/
+      recipe.toml, plan.json, rejected.csv, tokenizer.json, mel_stats.json   what is trained, and on what
+      codec/, gpt/                                                           checkpoints, and what they were made from
+      metrics.jsonl, validation.jsonl, events.jsonl, summary.json            what happened
+      samples/, report.html                                                  to hear and to see
+      model/                                                                 weights under their published names
+
+A stage whose inputs are what they were goes on from its newest checkpoint, and is not repeated when it has ended. One
+that had ended with other inputs starts anew, and what it had made is kept beside it.
+"""
+
+import contextlib
+import hashlib
+import json
+import shutil
+import signal
+import threading
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Optional
+
+import numpy as np
+
+from xtts import XttsError, audio, compat, toml, weights
+from xtts import plan as plans
+from xtts.batches import Recordings
+from xtts.checkpoint import Checkpoints, State, set_aside
+from xtts.gauges import gauges
+from xtts.inputs import Inputs, changes, digest, inputs
+from xtts.journal import Journal
+from xtts.lock import RunLock
+from xtts.material import Material, Part, Say, gather
+from xtts.mel import MelSpec, log_mel
+from xtts.monitor import Live, Monitor
+from xtts.names import MEL_STATS, PREFIXES, Description
+from xtts.placement import place
+from xtts.plan import Plan
+from xtts.progress import Bar
+from xtts.recipe import Recipe
+from xtts.rigs import Rig, Session, codec_rig, frozen_codec, gpt_rig
+from xtts.sizes import SIZES
+from xtts.step import Steps
+from xtts.tensorboard import TensorBoard
+from xtts.tensorfile import Tensors, WeightsError
+from xtts.train import Training
+from xtts.utterances import counts, write_rejected
+
+FEW = 200  # recordings that the scale of mels is measured on
+
+
+class RunError(XttsError):
+    """A run that cannot start, and what to change."""
+
+
+def run(recipe: Recipe, say: Say = print) -> Path:
+    """Train every stage of a recipe that is not finished; the run's folder."""
+    if recipe.data.shapes == "relaxed":
+        raise RunError('data.shapes = "relaxed" can be planned, not trained: steps have static shapes; write "planned"')
+    folder = Path(recipe.run.folder) / recipe.run.name
+    with RunLock(folder, say), _interrupted():
+        material = gather(recipe, say)
+        made = _planned(recipe, material)
+        placement = place(recipe.devices)
+        if placement.replicas != made.order.workers:
+            made = _planned(recipe, material, placement.replicas)
+        published = _published(recipe)
+        stats = _mel_stats(folder, recipe, material.train, published)
+        _record(folder, recipe, material, made)
+        strategy, board = placement.start_strategy(), TensorBoard(folder / "tensorboard", say)
+        session = Session(recipe, folder, material, made, placement, strategy, stats, board, say)
+        say(f"\n{made.text()}")
+        say("\n".join(block(session)) + "\n")
+        codec: Optional[Tensors] = published
+        if "codec" in recipe.run.stages:
+            codec = _renamed(_train_codec(session, published).tensors, PREFIXES["codec"])
+        if "gpt" in recipe.run.stages:
+            _train_gpt(session, _codec_of(folder, codec), published)
+    return folder
+
+
+def last_wave(folder: Path) -> Optional[Path]:
+    """The newest wave a run has made."""
+    waves = [line["wav"] for line in Journal(folder).samples() if line.get("wav")]
+    return folder / waves[-1] if waves else None
+
+
+def block(session: Session) -> List[str]:
+    """What a run is about to do, for people: devices, buffer, strategy, shapes and traces."""
+    recipe, layout = session.recipe, session.plan.layout
+    shapes = layout.shapes
+    spans = [sorted({getattr(shape, name) for shape in shapes}) for name in ("text_length", "mel_frames")]
+    text, mel = (f"{span[0]} to {span[-1]}" if len(span) > 1 else str(span[0]) for span in spans)
+    size = session.buffer_size("gpt", shapes)
+    kind = "kept on disk" if session.is_cached else "live"
+    traces = {"codec": 1, "gpt": session.plan.traces}
+    planned = ", ".join(f"{name} {traces[name]}" for name in recipe.run.stages)
+    return [
+        *session.placement.lines(),
+        f"features are {kind}; buffer: {size} batches, {session.readers} readers,"
+        f" the model starts after {recipe.devices.model_start_delay:g} s at the earliest",
+        f"Static shapes (pad_to_fixed_length): True, {recipe.data.shapes}: text {text}, mel {mel};"
+        f" {len(shapes)} shapes, traces of a step: {planned}",
+    ]
+
+
+def _train_codec(session: Session, published: Optional[Tensors]) -> State:
+    """The codec's last state."""
+    now = inputs(session.recipe, "codec", session.material, session.plan)
+    return _trained(session, "codec", now, lambda: codec_rig(session, published))
+
+
+def _tensor_digest(tensors: Tensors) -> str:
+    sha = hashlib.sha256()
+    for name in sorted(tensors):
+        sha.update(name.encode())
+        sha.update(np.ascontiguousarray(tensors[name]).tobytes())
+    return sha.hexdigest()
+
+
+def _train_gpt(session: Session, codec: Tensors, published: Optional[Tensors]) -> None:
+    own = {name: tensor for name, tensor in codec.items() if name.startswith(PREFIXES["codec"])}
+    name = _tensor_digest(own)
+    now = inputs(session.recipe, "gpt", session.material, session.plan, name)
+    frozen = frozen_codec(session, own, PREFIXES["codec"])
+    state = _trained(session, "gpt", now, lambda: gpt_rig(session, frozen, name, published))
+    _write_model(session, state, {**(published or {}), **own})
+
+
+def _trained(session: Session, name: str, now: Inputs, make_rig: Any) -> State:
+    """The last state of a stage: as it was found when it had ended, or after training."""
+    folder, total = session.folder / name, session.recipe.steps_of(name)
+    state = _found(session, folder, now)
+    if state is not None and _is_over(state, total, session.recipe.train.early_stopping):
+        session.say(f"{name}: finished before, after {state.step:,} steps; it is not repeated")
+        return state
+    toml.write(folder / "inputs.json", json.dumps(now, indent=1) + "\n")
+    journal = Journal(session.folder)
+    journal.resume(name, state.step if state else 0)
+    rig = make_rig()
+    training = _training(session, rig, journal, total, state.step if state else 0)
+    if state is not None:
+        try:
+            training.restore(state)
+        except WeightsError as error:
+            kept = set_aside(folder)
+            session.say(f"{error}\n{name}: the checkpoint is of another model; it is kept as {kept.name}")
+            return _trained(session, name, now, lambda: rig)
+        training.monitor.event("resume", f"resumed after step {state.step:,}")
+        session.say(f"{name}: goes on after step {state.step:,} of {total:,}")
+    with training.monitor.aside("trace"), Bar(f"{name}: tracing") as bar:
+        seconds = training.steps.trace(bar)
+    for function, took in seconds.items():
+        training.monitor.event("trace", function, took)
+    session.say(f"{name}: {len(seconds)} functions traced in {sum(seconds.values()):.1f} s")
+    return training.run(state.step if state else 0)
+
+
+def _found(session: Session, folder: Path, now: Inputs) -> Optional[State]:
+    """Where a stage goes on from, and what is different from when it was there; None: from the beginning."""
+    keep = session.recipe.train.keep_checkpoints
+    state = Checkpoints(folder, keep, session.say).newest()
+    if state is None:
+        return None
+    try:
+        before: Inputs = json.loads((folder / "inputs.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        before = {}
+    different = ", ".join(changes(before, now))
+    if not different:
+        return state
+    if state.counters["finished"]:
+        kept = set_aside(folder)
+        session.say(
+            f"{folder.name}: trained anew, because its inputs changed: {different}. What was, is in {kept.name}"
+        )
+        return None
+    session.say(f"{folder.name}: goes on with other inputs than it was begun with: {different}")
+    return state
+
+
+def _training(session: Session, rig: Rig, journal: Journal, total: int, done: int) -> Training:
+    recipe, name = session.recipe, rig.stage.name
+    jit = recipe.train.jit_compile is True
+    held_shape = rig.held_shape if recipe.train.validate_every else None
+    steps = Steps(rig.stage, rig.optimizer, session.strategy, session.placement, recipe, jit, held_shape)
+    functions = [*steps.functions, *rig.functions]
+    model = session.placement.model_devices[0]
+    monitor = Monitor(
+        name,
+        journal,
+        traces=lambda: sum(function.traces for function in functions),
+        explain=lambda: "; ".join(function.report() for function in functions if function.retraces),
+        gauges=gauges(model),
+        live=Live(name, total, done),
+        tensorboard=session.board,
+        facts={
+            "devices": {"features": session.placement.data_device, "model": list(session.placement.model_devices)},
+            "mode": session.placement.mode,
+            "strategy": session.placement.strategy,
+            "tensorflow": compat.OFFERED.version,
+        },
+        log_every=recipe.train.log_every,
+        patience=recipe.train.most_skipped,
+    )
+
+    def lost(utterance: str, why: str) -> None:
+        monitor.warn(f"{utterance} is set aside: {why}", "set aside")
+
+    return Training(
+        rig.stage,
+        rig.optimizer,
+        steps,
+        lambda start: rig.feed(lost, start, total),
+        rig.held_out,
+        rig.sample,
+        Checkpoints(session.folder / name, recipe.train.keep_checkpoints, session.say),
+        monitor,
+        recipe.train,
+        total,
+        session.placement.replicas,
+        recipe.devices.model_start_delay,
+        rig.begin,
+    )
+
+
+def _write_model(session: Session, state: State, others: Tensors) -> None:
+    """The folder `model`: what was trained, and the parts that were not, under their published names."""
+    recipe, prefix = session.recipe, PREFIXES["gpt"]
+    tensors = {**others, **_renamed(state.tensors, prefix), MEL_STATS: session.stats}
+    tensors.update(_renamed(state.tensors, prefix, "average."))  # where there is one, it speaks
+    rows = len(tensors[weights.TEXT_ROWS[0]])
+    parts = tuple(part for part, own in PREFIXES.items() if any(name.startswith(own) for name in tensors))
+    description = Description(SIZES[recipe.model.size], rows, recipe.audio.n_mels, parts)
+    folder = session.folder / weights.RUN_MODEL
+    shutil.rmtree(folder, ignore_errors=True)
+    weights.write_folder(folder, description, tensors, recipe.text.vocab)
+
+
+def _is_over(state: State, total: int, early_stopping: int) -> bool:
+    stopped_early = state.counters["finished"] and 0 < early_stopping <= state.counters["stale"]
+    return state.step >= total or bool(stopped_early)
+
+
+def _planned(recipe: Recipe, material: Material, workers: Optional[int] = None) -> Plan:
+    lengths = material.train.lengths
+    return plans.plan(recipe, lengths.text, lengths.frames, material.tokenizer.size, counts(material.rejected), workers)
+
+
+def _record(folder: Path, recipe: Recipe, material: Material, plan: Plan) -> None:
+    """What the run is made from, beside what it makes."""
+    try:
+        toml.write(folder / "recipe.toml", toml.dumps(recipe))
+        toml.write(folder / "plan.json", json.dumps(plan.as_json(), indent=2, ensure_ascii=False) + "\n")
+        write_rejected(folder / "rejected.csv", material.rejected)
+        material.tokenizer.save(folder / "tokenizer.json")
+    except OSError as error:
+        raise RunError(f"{folder}: {error.strerror}; name another folder with --set run.folder=...") from None
+
+
+def _mel_stats(folder: Path, recipe: Recipe, part: Part, published: Optional[Tensors]) -> np.ndarray:
+    """What mels are divided by, a number a channel: published, or the size they have in some recordings."""
+    if published is not None:
+        return np.asarray(published[MEL_STATS], np.float32)
+    path = folder / "mel_stats.json"
+    spec, recordings = MelSpec.of(recipe.audio), Recordings(part, recipe.audio.sample_rate)
+    about = digest(recipe.as_tables()["audio"])  # and not the corpus: a codec keeps the scale it was trained with
+    with contextlib.suppress(OSError, ValueError, KeyError):
+        found = json.loads(path.read_text(encoding="utf-8"))
+        if found["about"] == about:
+            return np.array(found["stats"], np.float32)
+    squares, count = np.zeros(spec.n_mels), 0
+    for position in range(min(FEW, len(part.lengths))):
+        with contextlib.suppress(audio.AudioError):
+            mel = log_mel(recordings.wave(position), spec).astype(np.float64)
+            squares += np.square(mel).sum(axis=0)
+            count += len(mel)
+    stats = np.sqrt(squares / max(1, count)).astype(np.float32)
+    toml.write(path, json.dumps({"about": about, "stats": [float(value) for value in stats]}) + "\n")
+    return stats
+
+
+def _published(recipe: Recipe) -> Optional[Tensors]:
+    """The weights a recipe starts from."""
+    if recipe.model.weights is None:
+        return None
+    model, tensors = weights.read_folder(recipe.model.weights)
+    size = SIZES[recipe.model.size]
+    if (model.size.gpt, model.size.codec) != (size.gpt, size.codec) or model.n_mels != recipe.audio.n_mels:
+        raise RunError(
+            f"model.weights: {recipe.model.weights} holds {model.size.gpt.layers} layers of {model.size.gpt.width},"
+            f' which is not model.size = "{recipe.model.size}"; write the size it was published with, such as "v2"'
+        )
+    if "codec" not in model.parts and "codec" not in recipe.run.stages:
+        raise RunError(f"model.weights: {recipe.model.weights} has no codec; import it with --dvae dvae.pth")
+    return tensors
+
+
+def _codec_of(folder: Path, tensors: Optional[Tensors]) -> Tensors:
+    """The codec's tensors as published: those given, or of a stage that was trained in this folder before."""
+    if tensors is not None and any(name.startswith(PREFIXES["codec"]) for name in tensors):
+        return tensors
+    state = Checkpoints(folder / "codec").newest()
+    if state is None or not state.counters["finished"]:
+        raise RunError(
+            f"the gpt stage needs a codec, and {folder} has no finished one; add codec to run.stages, or name"
+            " published weights in model.weights"
+        )
+    return _renamed(state.tensors, PREFIXES["codec"])
+
+
+def _renamed(tensors: Tensors, prefix: str, own: str = "model.") -> Dict[str, np.ndarray]:
+    """A checkpoint's weights under a published prefix."""
+    return {prefix + name[len(own) :]: tensor for name, tensor in tensors.items() if name.startswith(own)}
+
+
+@contextlib.contextmanager
+def _interrupted() -> Iterator[None]:
+    """SIGTERM interrupts as SIGINT does: between steps there is nothing to save, and the folder is let go."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
