@@ -1,0 +1,46 @@
+"""What all tests share: quiet TensorFlow, no GPU, and hypothesis that does not mind a slow machine."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
+settings.register_profile("calm", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("calm")
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory):
+    """Runs beside one corpus; "whole" is one that nobody interrupted."""
+    from run_processes import Runs, make_corpus
+
+    root = tmp_path_factory.mktemp("runs")
+    make_corpus(root / "corpus")
+    made = Runs(root)
+    made.ended = made.run("whole")
+    assert made.ended.status == 0, made.ended.said
+    return made
+
+
+@pytest.fixture
+def xtts(tmp_path):
+    """Run a verb as a user does, in a folder of its own: `xtts("run", "x.toml")` gives the finished process."""
+
+    def run(*arguments, cwd=tmp_path, env=None):
+        return subprocess.run(
+            [sys.executable, "-m", "xtts", *map(str, arguments)],
+            cwd=str(cwd),
+            env={**os.environ, "PYTHONPATH": str(ROOT), **(env or {})},
+            capture_output=True,
+            text=True,
+            encoding="utf-8",
+        )
+
+    return run

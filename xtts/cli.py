@@ -1,0 +1,309 @@
+"""The verbs: what was typed comes in, an exit status goes out.
+
+0: done. 1: it could not be done. 2: what was typed, or the recipe, must be changed. Each verb imports what it needs
+when it is called, so that help and mistakes are answered at once.
+"""
+
+import argparse
+import os
+import sys
+from typing import Any, Optional, Sequence
+
+from xtts import XttsError, __version__
+
+RECIPE_FLAGS = {  # shorter spellings of --set, under the names people already use
+    "--train-data": "data.train",
+    "--val-data": "data.val",
+    "--enable-static-shapes": "data.pad_to_fixed_length",
+    "--pad-to-fixed-length": "data.pad_to_fixed_length",
+    "--max-text-length": "data.max_text_length",
+    "--max-mel-frames": "data.max_mel_frames",
+    "--model-size": "model.size",
+    "--batch-size": "train.batch_size",
+    "--data-gpu": "devices.data_gpu",
+    "--model-gpu": "devices.model_gpu",
+    "--visible-gpus": "devices.visible_gpus",
+    "--multi-gpu": "devices.multi_gpu",
+    "--buffer-size": "devices.buffer_size",
+    "--model-start-delay": "devices.model_start_delay",
+}
+SWITCHES = {"--enable-static-shapes", "--pad-to-fixed-length", "--multi-gpu"}  # true by being there
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    """Run one verb; what a user can mend is said in a sentence, not in a traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            # A terminal that lacks a letter still gets the rest; and in a file lines come as they were said.
+            stream.reconfigure(errors="backslashreplace", line_buffering=True)
+    arguments = _parser().parse_args(argv)
+    try:
+        status: int = arguments.verb(arguments)
+        sys.stdout.flush()
+        return status
+    except XttsError as error:
+        print(error, file=sys.stderr)
+        return error.status
+    except BrokenPipeError:  # the reader, `head` perhaps, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        print("xtts: interrupted", file=sys.stderr)
+        return 130
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Check a recipe, read and plan what it trains on, and train it."""
+    recipe = _recipe(arguments)  # before anything heavy is imported: a mistake is answered at once
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # TensorFlow's own chatter, not its errors
+
+    from xtts import report, runs
+
+    folder = runs.run(recipe)
+    spoken = runs.last_wave(folder)
+    if spoken:
+        print(f"{spoken} is how it sounds")
+    try:
+        print(f"{report.write(folder)} shows the run")
+    except report.ReportError as error:  # all else is done, and a report can be had at any time
+        _aside(f"{error}, and then: xtts report {folder}")
+    return 0
+
+
+def report(arguments: argparse.Namespace) -> int:
+    """Write a run's report.html: curves, pictures and sounds of a run that has ended, failed or still goes on."""
+    from xtts.report import write
+
+    print(write(arguments.folder))
+    return 0
+
+
+def plan(arguments: argparse.Namespace) -> int:
+    """Say what a recipe would train on: shapes, padding, steps, traces and bytes, without TensorFlow."""
+    recipe = _recipe(arguments)
+
+    from xtts import plan as plans
+    from xtts.material import gather
+
+    material = gather(recipe, _aside)
+    made = plans.plan(recipe, *_planned_from(material))
+    print(json_text(made.as_json()) if arguments.json else made.text(), end="")
+    return 0
+
+
+def stats(arguments: argparse.Namespace) -> int:
+    """Say how a corpus is made: minutes, speakers, languages, lengths, and what fixed padding would waste."""
+    from xtts import stats as figures
+    from xtts.lengths import measure
+    from xtts.material import sounded
+    from xtts.normalise import normalise
+    from xtts.recipe import Audio
+
+    corpus = sounded(arguments.folder, arguments.format, arguments.language, _aside, at_least=1)
+    corpus, lengths = measure(
+        corpus,
+        lambda text, language: [0, *map(ord, normalise(text, language))],  # a tag and characters, as in a run
+        lambda text, language: any(letter.isalnum() for letter in normalise(text, language)),
+        Audio(),
+        at_least=1,
+    )
+    found = figures.statistics(corpus, lengths)
+    print(json_text(found.as_json()) if arguments.json else found.as_text(sys.stdout.encoding or "ascii"))
+    return 0
+
+
+def corpus(arguments: argparse.Namespace) -> int:
+    """Make a demo corpus, or check one of your own."""
+    status: int = arguments.deed(arguments)
+    return status
+
+
+def demo(arguments: argparse.Namespace) -> int:
+    """Speak a corpus with espeak-ng: LJSpeech's layout, many voices, no download."""
+    from xtts import demo as speech
+    from xtts.progress import Bar
+
+    languages = [language.strip() for language in arguments.language.split(",")]
+    with Bar("speaking") as bar:
+        made = speech.make(arguments.folder, arguments.minutes, arguments.voices, languages, arguments.seed, bar)
+    was = "was there already" if made.reused else "made"
+    print(f"{made.folder}: {made.clips:,} clips, {made.seconds / 60:.1f} minutes, {was}")
+    return 0
+
+
+def check(arguments: argparse.Namespace) -> int:
+    """Read every recording of a corpus, and say which cannot be used and why."""
+    from xtts.material import sounded
+    from xtts.utterances import table, write_rejected
+
+    found = sounded(arguments.folder, arguments.format, arguments.language, print, at_least=0)
+    print(f"{len(found.utterances):,} utterances can be used, {len(found.rejected):,} cannot")
+    print(table(found.rejected), end="\n" if found.rejected else "")
+    if arguments.rejected:
+        try:
+            write_rejected(arguments.rejected, found.rejected)
+        except OSError as error:
+            raise XttsError(f"{arguments.rejected}: {error.strerror}; name a file that can be written") from None
+    return 0 if found.utterances else 1
+
+
+def import_(arguments: argparse.Namespace) -> int:
+    """Take over a published XTTS checkpoint, without running anything that is in it."""
+    from xtts.weights import import_checkpoint
+
+    imported = import_checkpoint(
+        arguments.model,
+        arguments.out,
+        dvae=arguments.dvae,
+        vocab=arguments.vocab,
+        mel_norms=arguments.mel_norms,
+        config=arguments.config,
+        extend=arguments.extend,
+    )
+    print(imported.text())
+    return 0
+
+
+def export(arguments: argparse.Namespace) -> int:
+    """Write a model's weights under the names that the public implementation loads."""
+    from xtts import weights
+
+    for path in weights.export(arguments.folder, arguments.out):
+        print(path)
+    return 0
+
+
+def schema(_arguments: argparse.Namespace) -> int:
+    """Print the JSON schema of a recipe, for editors to complete and check it by."""
+    path = os.path.join(os.path.dirname(__file__), "recipe.schema.json")  # noqa: PTH118, PTH120 - pathlib takes longer
+    with open(path, encoding="utf-8") as file:  # noqa: PTH123
+        print(file.read(), end="")
+    return 0
+
+
+def doctor(arguments: argparse.Namespace) -> int:
+    """Say what this machine offers, and whether training could run."""
+    from xtts.doctor import as_text, examine
+
+    findings = examine()
+    print(json_text(findings) if arguments.json else as_text(findings))
+    return 0 if findings["ready"] else 1
+
+
+def json_text(value: Any) -> str:
+    """A value for machines to read."""
+    import json
+
+    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+
+
+def _recipe(arguments: argparse.Namespace) -> Any:
+    """The recipe that was named, with the flags laid over it."""
+    from xtts import toml
+
+    return toml.load(arguments.recipe, [toml.Setting(*setting) for setting in arguments.settings])
+
+
+def _planned_from(material: Any) -> Any:
+    """What `plan` takes of a material."""
+    from xtts.utterances import counts
+
+    lengths = material.train.lengths
+    return lengths.text, lengths.frames, material.tokenizer.size, counts(material.rejected)
+
+
+def _aside(line: str) -> None:
+    """A line that is not the answer."""
+    print(line, file=sys.stderr)
+
+
+class _Set(argparse.Action):
+    """Collects --set and its shorter spellings, in the order they were typed: the last one wins."""
+
+    def __call__(self, parser: Any, arguments: Any, value: Any, option: Optional[str] = None) -> None:
+        flag = str(option)
+        if flag == "--set":
+            key, equals, text = value.partition("=")
+            if not equals:
+                parser.error(f"--set {value}: there is no = in it; write --set key=value, as in --set train.steps=100")
+            arguments.settings.append((f"--set {value}", key.strip(), text.strip()))
+        elif flag in SWITCHES:
+            arguments.settings.append((flag, RECIPE_FLAGS[flag], "true"))
+        else:
+            arguments.settings.append((f"{flag} {value}", RECIPE_FLAGS[flag], value))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="xtts",
+        description="Train XTTS voice-cloning text-to-speech on any TensorFlow from 2.4 to 2.21, from one TOML recipe.",
+        epilog="First steps: xtts doctor, then xtts run recipes/dual_gpu.toml",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"xtts {__version__}")
+    verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
+    _add_recipe_flags(_add(verbs, run))
+    _add_json(_add_recipe_flags(_add(verbs, plan)))
+    _add(verbs, report).add_argument("folder", metavar="RUN", help="a run's folder, such as runs/dual_gpu")
+    _add_json(_add_corpus(_add(verbs, stats)))
+    deeds = _add(verbs, corpus).add_subparsers(metavar="DEED", required=True)
+    _add_demo(_add(deeds, demo, "deed"))
+    _add_corpus(_add(deeds, check, "deed")).add_argument(
+        "--rejected", metavar="FILE", help="write a CSV of the unusable"
+    )
+    _add_import(_add(verbs, import_))
+    exporting = _add(verbs, export)
+    exporting.add_argument("folder", metavar="RUN", help="a run's folder, or one that import made")
+    exporting.add_argument("out", metavar="OUT.safetensors", help="the file to write")
+    _add_json(_add(verbs, doctor))
+    _add(verbs, schema)
+    return parser
+
+
+def _add(verbs: Any, verb: Any, kind: str = "verb") -> argparse.ArgumentParser:
+    help = verb.__doc__.rstrip(".")
+    parser: argparse.ArgumentParser = verbs.add_parser(
+        verb.__name__.rstrip("_"), help=help[0].lower() + help[1:], description=verb.__doc__, allow_abbrev=False
+    )
+    parser.set_defaults(**{kind: verb})
+    return parser
+
+
+def _add_json(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print it for machines")
+
+
+def _add_corpus(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    parser.add_argument("folder", metavar="FOLDER", help="a corpus folder, or its metadata file")
+    parser.add_argument("--format", default="auto", choices=["auto", "ljspeech", "vctk", "csv", "common_voice"])
+    parser.add_argument("--language", default="en", help="of a corpus that does not name one")
+    return parser
+
+
+def _add_demo(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("folder", metavar="OUT", help="the folder to make")
+    parser.add_argument("--minutes", type=float, default=10.0, help="how much is spoken (10)")
+    parser.add_argument("--voices", type=int, default=8, help="by how many (8)")
+    parser.add_argument("--language", default="en,fa", help="in which languages (en,fa)")
+    parser.add_argument("--seed", type=int, default=0, help="another seed, other voices and sentences")
+
+
+def _add_import(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", metavar="model.pth", help="the checkpoint, .pth or .safetensors")
+    parser.add_argument("out", metavar="OUT", help="the folder to make")
+    parser.add_argument("--dvae", metavar="dvae.pth", help="the codec, which is published as a file of its own")
+    parser.add_argument("--vocab", metavar="vocab.json", help="the vocabulary it was trained with, or a longer one")
+    parser.add_argument("--mel-norms", metavar="mel_norms.pth", help="what mels are divided by")
+    parser.add_argument("--config", metavar="config.json", help="Coqui's, where the shapes do not say everything")
+    parser.add_argument("--extend", action="store_true", help="add rows for tokens that only the vocabulary has")
+
+
+def _add_recipe_flags(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    parser.set_defaults(settings=[])
+    parser.add_argument("recipe", metavar="RECIPE", help="a TOML file, such as recipes/dual_gpu.toml")
+    parser.add_argument("--set", action=_Set, metavar="KEY=VALUE", help="change one setting, as in train.steps=100")
+    for flag, key in RECIPE_FLAGS.items():
+        nargs = 0 if flag in SWITCHES else None
+        value = "true" if flag in SWITCHES else "VALUE"
+        parser.add_argument(flag, action=_Set, nargs=nargs, metavar="VALUE", help=f"short for --set {key}={value}")
+    return parser
