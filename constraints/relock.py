@@ -1,0 +1,38 @@
+"""Resolve every cell of the matrix anew: the table below comes in, a constraints file a cell goes out.
+
+tox -e relock            every cell
+tox -e relock -- 2.21    one of them
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+CELLS = {  # TensorFlow: its release, its Python, and the pins that its own metadata forgot
+    "2.4": ("2.4.4", "3.8", ["protobuf<3.21"]),
+    "2.6": ("2.6.5", "3.9", ["protobuf<3.21"]),
+    "2.8": ("2.8.4", "3.10", ["protobuf<3.21", "numpy<2"]),
+    "2.10": ("2.10.1", "3.10", ["protobuf<3.21", "numpy<2"]),
+    "2.12": ("2.12.1", "3.11", []),
+    "2.15": ("2.15.1", "3.11", ["numpy<2"]),
+    "2.16": ("2.16.2", "3.11", []),
+    "2.18": ("2.18.1", "3.12", []),
+    "2.20": ("2.20.0", "3.13", []),
+    "2.21": ("2.21.0", "3.13", []),
+}
+
+
+def relock(cell: str) -> None:
+    release, python, pins = CELLS[cell]
+    target = HERE / f"tf{cell}.txt"
+    command = ["uv", "pip", "compile", "-", "pyproject.toml", "--upgrade", "--python-version", python]
+    command += ["--group", "test", "--all-extras", "--overrides", str(HERE / "no-tensorflow.txt")]
+    command += ["--quiet", "--no-header", "--no-annotate", "--output-file", str(target)]
+    wanted = "\n".join([f"tensorflow-cpu=={release}", *pins])
+    subprocess.run(command, input=wanted, text=True, check=True, cwd=HERE.parent, stdout=subprocess.DEVNULL)
+    print(f"{target.name}: TensorFlow {release} on Python {python}")
+
+
+for name in sys.argv[1:] or CELLS:
+    relock(name)
