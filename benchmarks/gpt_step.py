@@ -9,10 +9,11 @@ and AdamW, on the same batch of full rows.
 
 import json
 import os
-import resource
 import sys
 import time
 from pathlib import Path
+
+from peak import peak_bytes
 
 LAYERS, WIDTH, HEADS = 4, 256, 4
 BATCH, TEXT, CODES, REFERENCE = 8, 200, 200, 400  # rows, tokens, codes with their three stops, mel frames
@@ -144,8 +145,7 @@ def main(way, dropout, threads):
         loss = step()
         seconds, work = time.perf_counter() - start, time.process_time() - worked
         print(json.dumps({"seconds": seconds, "processor": work, "loss": loss}), flush=True)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    print(json.dumps({"peak": peak, "imported": imported, "traces": traces()}), flush=True)
+    print(json.dumps({"peak": peak_bytes(), "imported": imported, "traces": traces()}), flush=True)
 
 
 if __name__ == "__main__":

@@ -48,7 +48,7 @@ def child(script, *arguments, before=()):
             f"{imports}from xtts.checkpoint import Checkpoints\n{script}",
             *map(str, arguments),
         ],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")])},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(str(ROOT / place) for place in (".", "tests", "benchmarks"))},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         universal_newlines=True,
@@ -521,8 +521,8 @@ def test_what_makes_no_file_is_a_mistake_and_no_full_disk(kept):
 def test_saving_and_reading_need_no_second_copy_of_the_tensors(tmp_path):
     """With 64 MiB of tensors, saving and reading them takes far less than that on top."""
     script = """
-import resource, states, numpy as np
-peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024  # bytes
+import states, numpy as np
+from peak import peak_bytes as peak
 kept = Checkpoints(Path(sys.argv[1]))
 kept.save(state(1))
 new = states.State(2, {str(n): np.ones(2**20, np.float32) for n in range(16)})

@@ -59,7 +59,8 @@ def indices(*mels: np.ndarray) -> np.ndarray:
 def palette() -> np.ndarray:
     """The colours from soft to loud: [255, 3] uint8."""
     places, at = np.linspace(0, 1, len(COLOURS)), np.linspace(0, 1, CLEAR)
-    return np.rint(np.stack([np.interp(at, places, channel) for channel in COLOURS.T], axis=1)).astype(np.uint8)
+    shades: np.ndarray = np.stack([np.interp(at, places, channel) for channel in COLOURS.T], axis=1)
+    return np.asarray(np.rint(shades), np.uint8)
 
 
 def png(image: np.ndarray) -> bytes:

@@ -98,7 +98,7 @@ class Steps:
             values = [batch[name] for name in self._names]
             found.append(self._called(function, [*values, work.totals, step, count, True]))
         if self._apply is not None:
-            parts = np.sum([one[0].numpy() for one in found], axis=0, dtype=np.float32)
+            parts = _sum([one[0].numpy() for one in found], np.float32)
             moved = self._called(self._apply, [np.float32(self._whole(parts)), step, True])
         else:
             parts, moved = found[0][0].numpy(), found[0][1:]
@@ -112,7 +112,7 @@ class Steps:
         total = np.maximum(np.sum([counts for _, counts in batches], axis=0), 1).astype(np.float32)
         batched = [[arrays[name] for name in self._names] for arrays, _ in batches]
         parts = [self._called(self._validate, [*values, total]) for values in batched]
-        means = np.sum([part[0].numpy() for part in parts], axis=0, dtype=np.float64)
+        means = _sum([part[0].numpy() for part in parts], np.float64)
         return {"loss": float(self._whole(means)), **{n: float(v) for n, v in zip(self._stage.parts, means)}}
 
     def _whole(self, parts: Any) -> Any:
@@ -219,6 +219,11 @@ class Steps:
             return lambda variable: variable
         replica = int(tf.get_static_value(tf.convert_to_tensor(context.replica_id_in_sync_group)))
         return lambda variable: self._strategy.experimental_local_results(variable)[replica]
+
+
+def _sum(parts: List[np.ndarray], dtype: Any) -> np.ndarray:
+    """Of each part of the loss, over batches."""
+    return np.asarray(np.sum(parts, axis=0, dtype=dtype))
 
 
 def _rows(value: Tensor, replica: Any, replicas: int) -> Tensor:
