@@ -49,10 +49,11 @@ def test_a_device_that_is_not_there_is_named():
         compat.split("CPU", 4, [None])
 
 
-def test_memory_of_a_cpu_is_unknown():
-    """Where TensorFlow keeps no statistics there is None, and no exception."""
-    assert compat.memory_info("/CPU:0") is None
+def test_memory_is_asked_for_without_an_exception():
+    """Of a device that is not there nothing is known; of a CPU some machines keep statistics, and most do not."""
     assert compat.memory_info("GPU:0") is None
+    found = compat.memory_info("/CPU:0")
+    assert found is None or 0 <= found.current <= found.peak
 
 
 @pytest.mark.parametrize(

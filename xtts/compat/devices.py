@@ -69,7 +69,7 @@ def set_visible(kind: str, numbers: Sequence[int], offered: Offered = OFFERED) -
 
 
 def memory_info(device: str = "GPU:0", offered: Offered = OFFERED) -> Optional[Memory]:
-    """What is in use on a device; None where TensorFlow does not know, as for every CPU."""
+    """What is in use on a device; None where TensorFlow does not know, as of most CPUs."""
     if not offered.memory_info:
         return None
     try:
