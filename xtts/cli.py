@@ -125,7 +125,9 @@ def demo(arguments: argparse.Namespace) -> int:
 
     languages = [language.strip() for language in arguments.language.split(",")]
     with Bar("speaking") as bar:
-        made = speech.make(arguments.folder, arguments.minutes, arguments.voices, languages, arguments.seed, bar)
+        made = speech.make(
+            arguments.folder, arguments.minutes, arguments.voices, languages, arguments.seed, bar, arguments.vocabulary
+        )
     was = "was there already" if made.reused else "made"
     print(f"{made.folder}: {made.clips:,} clips, {made.seconds / 60:.1f} minutes, {was}")
     return 0
@@ -286,6 +288,7 @@ def _add_demo(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--voices", type=int, default=8, help="by how many (8)")
     parser.add_argument("--language", default="en,fa", help="in which languages (en,fa)")
     parser.add_argument("--seed", type=int, default=0, help="another seed, other voices and sentences")
+    parser.add_argument("--vocabulary", default="wide", choices=["wide", "small"], help="small: some 170 English words")
 
 
 def _add_import(parser: argparse.ArgumentParser) -> None:

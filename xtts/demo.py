@@ -17,22 +17,23 @@ import wave
 import zlib
 from contextlib import closing
 from pathlib import Path
-from typing import Any, Callable, Dict, Generator, Iterator, NamedTuple, Optional, Sequence, Set, Tuple, Union
+from typing import Any, Callable, Dict, Generator, Iterator, Mapping, NamedTuple, Optional, Sequence, Set, Tuple, Union
 
 import numpy as np
 
 from xtts import XttsError
-from xtts.demo_sentences import GRAMMARS
+from xtts.demo_sentences import GRAMMARS, Grammar
 from xtts.espeak import SAMPLE_RATE, Espeak, EspeakError, Voice
 from xtts.normalise import normalise
 
-REVISION = 1  # of what `make` writes; counts up when the same request would give other bytes
+REVISION = 2  # of what `make` writes; counts up when the same request would give other bytes
 SHORTEST, LONGEST = 1.0, 9.2  # seconds of a clip; 800 mel frames are 9.28
 LOUDNESS = 0.08  # root mean square of a clip, of full scale
 LONGEST_TEXT = 190  # characters, as it is said; a recipe's max_text_length is 200
 PEAK = 0.95  # and its highest sample at most
 SILENCE = 0.05  # seconds left before and after the speech
 ROOM = 32  # highest sample of the noise under it: 43 dB below LOUDNESS
+SOURCES = (3, 6)  # of espeak-ng's synthesizers, those that recognisers understand best
 Progress = Callable[[float, float], None]  # seconds of speech made, seconds asked for
 _STEPS = (0.618034, 0.754878, 0.414214, 0.569840)  # their multiples, modulo 1, keep apart however many there are
 
@@ -71,13 +72,14 @@ def make(
     languages: Sequence[str],
     seed: int,
     progress: Optional[Progress] = None,
+    vocabulary: str = "wide",
 ) -> DemoCorpus:
     """The demo corpus in `folder`, made unless it is there. Every voice speaks every language, for about as long.
 
     It is written beside the folder and renamed at the end, so whoever is interrupted leaves nothing half made. Each
     voice says at least one sentence in each language, so many voices may take longer than `minutes`.
     """
-    asked = _checked(minutes, voices, languages, seed)
+    asked = _checked(minutes, voices, languages, seed, vocabulary)
     folder = Path(folder).resolve()
     try:
         found = _existing(folder, asked)
@@ -108,15 +110,18 @@ def voice(number: int, seed: int) -> Voice:
         name=f"voice{number + 1:03d}",
         pitch=round(rest),
         reach=round(rest * (0.35 + 0.1 * reach)),
-        formants=round((103 if high else 95) + 9 * formants),
-        source=3 + (number // 2 + 2 * high) % 4,
-        rate=round(140 + 25 * rate),
+        formants=round((100 if high else 95) + 5 * formants),
+        source=SOURCES[(number // 2 + high) % len(SOURCES)],
+        rate=round(145 + 20 * rate),
     )
 
 
-def _clips(voices: Sequence[Voice], languages: Sequence[str], seed: int, seconds: float) -> Generator[Clip, None, None]:
+def _clips(
+    voices: Sequence[Voice], grammars: Mapping[str, Grammar], seed: int, seconds: float
+) -> Generator[Clip, None, None]:
     """Clips, always of the voice and language that were heard least, until `seconds` are full."""
-    drawn = {language: _sentences(language, seed) for language in languages}
+    languages = list(grammars)
+    drawn = {language: _sentences(grammar, language, seed) for language, grammar in grammars.items()}
     heard = [(0.0, number) for number in range(len(voices) * len(languages))]  # seconds of each pair, a heap
     total = 0.0
     with Espeak() as espeak:
@@ -132,12 +137,12 @@ def _clips(voices: Sequence[Voice], languages: Sequence[str], seed: int, seconds
                 heapq.heapreplace(heard, (so_far + clip.seconds, number))
 
 
-def _sentences(language: str, seed: int) -> Iterator[Tuple[str, str]]:
+def _sentences(grammar: Grammar, language: str, seed: int) -> Iterator[Tuple[str, str]]:
     """Sentences, none twice, as they are written and as they are said."""
     chance = random.Random(f"sentences {seed} {language}")
     drawn: Set[str] = set()
     while True:
-        text = GRAMMARS[language].sentence(chance)
+        text = grammar.sentence(chance)
         if text not in drawn:
             drawn.add(text)
             said = normalise(text, language)
@@ -169,7 +174,8 @@ def _write(folder: Path, asked: Dict[str, Any], progress: Optional[Progress]) ->
     lines: Dict[str, str] = {}
     spoken: Dict[Tuple[str, str], int] = {}
     voices = [voice(number, asked["seed"]) for number in range(asked["voices"])]
-    with closing(_clips(voices, asked["languages"], asked["seed"], target)) as clips:
+    grammars = {language: GRAMMARS[asked["vocabulary"]][language] for language in asked["languages"]}
+    with closing(_clips(voices, grammars, asked["seed"], target)) as clips:
         for clip in clips:
             pair = (clip.voice.name, clip.language)
             spoken[pair] = spoken.get(pair, 0) + 1
@@ -191,25 +197,27 @@ def _write_wave(path: Path, samples: np.ndarray) -> None:
         file.writeframes(samples.tobytes())
 
 
-def _checked(minutes: float, voices: int, languages: Sequence[str], seed: int) -> Dict[str, Any]:
+def _checked(minutes: float, voices: int, languages: Sequence[str], seed: int, vocabulary: str) -> Dict[str, Any]:
     """The request, as demo.json holds it."""
     if not 0 < minutes < math.inf:
         raise DemoError(f"a demo corpus of {minutes} minutes cannot be made; ask for more than 0")
     if voices < 1:
         raise DemoError(f"a demo corpus of {voices} voices cannot be made; ask for at least 1")
-    unknown = [language for language in languages if language not in GRAMMARS]
+    known = GRAMMARS[vocabulary]
+    unknown = [language for language in languages if language not in known]
     if unknown or not languages or len(set(languages)) < len(languages):
         what = (
-            f"has no sentences in {unknown[0]!r}"
+            f"has no sentences in {unknown[0]!r} with a {vocabulary} vocabulary"
             if unknown
             else f"cannot speak {', '.join(languages) or 'no language'}"
         )
-        raise DemoError(f"the demo corpus {what}; name each language once, of: {', '.join(GRAMMARS)}")
+        raise DemoError(f"the demo corpus {what}; name each language once, of: {', '.join(known)}")
     return {
         "minutes": float(minutes),
         "voices": int(voices),
         "languages": list(languages),
         "seed": int(seed),
+        "vocabulary": vocabulary,
         "revision": REVISION,
     }
 

@@ -1,7 +1,8 @@
 """What the demo corpus says: a language and a source of chance come in, a sentence goes out.
 
 A language is a small grammar. A phrase is one of several lines, in which {name} stands for a phrase of that name and
-{2..99} for a number; what is drawn first is {sentence}. The words are common ones that sound unlike one another.
+{2..99} for a number; what is drawn first is {sentence}. The words are common ones that sound unlike one another. A wide
+vocabulary has many hundreds of them; a small one is for models that have an hour to learn in.
 """
 
 import random
@@ -347,4 +348,98 @@ PERSIAN = Grammar(
     "۰۱۲۳۴۵۶۷۸۹",
 )
 
-GRAMMARS = {"en": ENGLISH, "fa": PERSIAN}
+SMALL_ENGLISH = Grammar(
+    {
+        "sentence": _lines("""
+            {event}.
+            {event} {time}.
+            {time} {event}.
+            {event} and {event}.
+            {event} because {reason}.
+            {question}?
+            {request}.
+            {count}.
+        """),
+        "event": _lines("""
+            {person} {carried} the {adjective} {thing} to the {place}
+            {person} {carried} {number} {things} from the {place}
+            {person} went to the {place} with {person}
+            {person} wanted to buy {number} {things}
+            {person} saw a {adjective} {animal} near the {place}
+            {person} gave the {thing} to {person}
+            {person} opened the {adjective} {thing}
+            {person} was very {mood}
+            the {animal} was sleeping under the {thing}
+            the {animal} was drinking water in the {place}
+            the {adjective} {animal} walked to the {place}
+            the {color} {thing} was in the {place}
+            the weather at the {place} was {weather}
+        """),
+        "reason": _lines("""
+            the weather was {weather}
+            the {thing} was {adjective}
+            {person} was {mood}
+            the {place} was closed
+            there was no {food}
+        """),
+        "question": _lines("""
+            where is the {adjective} {thing}
+            who {carried} the {color} {thing}
+            how many {things} are in the {place}
+            why was {person} so {mood}
+            did {person} forget the {thing}
+            would you like some {food}
+        """),
+        "request": _lines("""
+            please bring {number} {things} to the {place}
+            please give {person} some {food}
+            please open the {adjective} {thing}
+            thank you for the {food}
+        """),
+        "count": _lines("""
+            my number is {digit} {digit} {digit} {digit}
+            the numbers are {digit}, {digit} and {digit}
+            we need {number} {things} and {number} {things}
+            the answer is {digit} {digit}
+        """),
+        "person": _lines("""
+            my father
+            my mother
+            your brother
+            your sister
+            the teacher
+            the doctor
+            the old man
+            the young woman
+            the children
+            our friend
+            the farmer
+            the student
+        """),
+        "carried": _words("carried brought moved returned"),
+        "thing": _words("book table chair window door box bottle picture basket blanket umbrella"),
+        "things": _words("books tables chairs windows boxes bottles pictures apples flowers baskets potatoes tickets"),
+        "place": _words("house garden kitchen market school river station hospital village bridge mountain office"),
+        "animal": _words("dog rabbit horse elephant monkey tiger"),
+        "adjective": _words("big small old new heavy beautiful empty broken"),
+        "color": _words("red blue green yellow black white"),
+        "weather": _words("cold warm sunny terrible wonderful"),
+        "mood": _words("happy angry tired hungry busy"),
+        "food": _words("bread water coffee chocolate cheese chicken"),
+        "time": [
+            "in the morning",
+            "in the evening",
+            "last night",
+            "yesterday",
+            "last summer",
+            "every day",
+            "on Monday",
+            "on Friday",
+        ],
+        "number": _words("two five six seven eight nine ten eleven twelve twenty"),
+        "digit": _words("zero one two three four five six seven eight nine"),
+    },
+    "0123456789",
+)
+
+GRAMMARS = {"wide": {"en": ENGLISH, "fa": PERSIAN}, "small": {"en": SMALL_ENGLISH}}  # by vocabulary and language

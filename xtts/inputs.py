@@ -16,7 +16,7 @@ Names = Mapping[str, Tuple[str, ...]]
 SHARED: Names = {  # settings that every stage depends on
     "run": ("seed",),
     "data": ("train", "val", "validation_share", "format", "language", "features"),
-    "demo": ("minutes", "voices", "languages"),
+    "demo": ("minutes", "voices", "languages", "vocabulary"),
     "audio": ("sample_rate", "n_fft", "win_length", "hop_length", "n_mels", "fmin", "fmax"),
     "model": ("size", "weights"),
     "train": (

@@ -89,10 +89,17 @@ def _measured(corpus: Corpus, tokenizer: text.Tokenizer, recipe: Recipe, most: T
 def _demo_corpus(recipe: Recipe, say: Say) -> str:
     """The folder of the demo corpus this recipe asks for."""
     asked = recipe.demo
-    name = f"demo-{'-'.join(asked.languages)}-{asked.voices}-voices-{asked.minutes:g}-minutes-seed-{recipe.run.seed}"
+    small = "" if asked.vocabulary == "wide" else f"-{asked.vocabulary}"
+    name = f"demo-{'-'.join(asked.languages)}{small}-{asked.voices}-voices-{asked.minutes:g}-minutes"
     say("no corpus is named in data.train: a demo corpus is spoken by espeak-ng")
     with Bar("speaking the demo corpus") as bar:
         made = demo.make(
-            Path(recipe.run.folder) / name, asked.minutes, asked.voices, asked.languages, recipe.run.seed, bar
+            Path(recipe.run.folder) / f"{name}-seed-{recipe.run.seed}",
+            asked.minutes,
+            asked.voices,
+            asked.languages,
+            recipe.run.seed,
+            bar,
+            asked.vocabulary,
         )
     return str(made.folder)

@@ -96,6 +96,7 @@ class Demo:
     minutes: float = knob(10.0, "length of the demo corpus, in minutes", maximum=10_000, **POSITIVE)
     voices: int = knob(8, "how many voices speak it", minimum=1, maximum=1000)
     languages: Tuple[str, ...] = knob(("en", "fa"), "languages it is spoken in", **SEVERAL)
+    vocabulary: Literal["wide", "small"] = knob("wide", "small: some 170 words of English, for a model that is tiny")
 
 
 @attrs.frozen

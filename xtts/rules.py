@@ -13,7 +13,7 @@ class Contradiction(NamedTuple):
 def contradictions(tables: Dict[str, Dict[str, Any]]) -> List[Contradiction]:
     """Every contradiction in a recipe whose settings, defaults included, are all of their kind."""
     found = []
-    for section in (_data, _audio, _text, _train, _devices):
+    for section in (_data, _demo, _audio, _text, _train, _devices):
         for broken, keys, problem in section(tables[section.__name__[1:]]):
             if broken:
                 found.append(Contradiction(tuple((section.__name__[1:], key) for key in keys), problem))
@@ -34,6 +34,14 @@ def _data(data: Dict[str, Any]) -> Iterator[Rule]:
         "val" in data and "train" not in data,
         ("val",),
         "val is named but train is not, so the demo corpus would be trained on; name train too",
+    )
+
+
+def _demo(demo: Dict[str, Any]) -> Iterator[Rule]:
+    yield (
+        demo["vocabulary"] == "small" and demo["languages"] != ["en"],
+        ("vocabulary", "languages"),
+        'the small vocabulary is English; write languages = ["en"], or vocabulary = "wide"',
     )
 
 
