@@ -124,7 +124,7 @@ def counts(arrays: Dict[str, np.ndarray]) -> np.ndarray:
 
 def work(step: int, batches: Sequence[Dict[str, Any]], shapes: Optional[Sequence[int]] = None) -> Work:
     totals = np.sum([counts(one) for one in batches], axis=0).astype(np.float32)
-    return Work(step, tuple(shapes or [0] * len(batches)), tuple(batches), totals, 0)
+    return Work(step, tuple(shapes or [0] * len(batches)), (), tuple(batches), totals, 0)
 
 
 def halves(arrays: Dict[str, np.ndarray]) -> List[Dict[str, np.ndarray]]:

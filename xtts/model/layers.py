@@ -68,8 +68,11 @@ def constant(shape: Tuple[int, ...], value: float, trainable: bool = True) -> An
 
 def extents(x: Tensor) -> List[Any]:
     """How long each axis of x is: a whole number where the trace knows it, a tensor where it is free."""
-    free = None if None not in tuple(x.shape) else tf.shape(x)
-    return [free[axis] if size is None else size for axis, size in enumerate(tuple(x.shape))]
+    static = list(x.shape)
+    if None not in static:
+        return static
+    free = tf.shape(x)
+    return [free[axis] if size is None else size for axis, size in enumerate(static)]
 
 
 def product(x: Tensor, weight: Any, bias: Optional[Any] = None) -> Tensor:
