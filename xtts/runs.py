@@ -34,6 +34,7 @@ from xtts.material import Material, Part, Say, gather
 from xtts.mel import MelSpec, log_mel
 from xtts.monitor import Live, Monitor
 from xtts.names import MEL_STATS, PREFIXES, Description
+from xtts.page import counted
 from xtts.placement import place
 from xtts.plan import Plan
 from xtts.progress import Bar
@@ -91,9 +92,8 @@ def block(session: Session) -> List[str]:
     text, mel = (f"{span[0]} to {span[-1]}" if len(span) > 1 else str(span[0]) for span in spans)
     sizes = f"text {text}, mel {mel}; {len(shapes)} shapes"
     if session.is_free:
-        sizes = (
-            f"text up to {spans[0][-1]}, mel up to {spans[1][-1]}, as long as a batch's longest; {len(shapes)} pools"
-        )
+        pools = counted(len(shapes), "pool")
+        sizes = f"text up to {spans[0][-1]}, mel up to {spans[1][-1]}, each batch as long as its longest; {pools}"
     size = session.buffer_size("gpt", shapes)
     kind = "kept on disk" if session.is_cached else "live"
     traces = {"codec": 1, "gpt": session.plan.traces}
