@@ -130,7 +130,7 @@ class Plan:
         for place, shape in enumerate(self.layout.shapes):
             count, batches = self.layout.counts[place], self.order.batches_per_shape[place]
             rows = batches * shape.batch_size * self.order.workers
-            blank = 0 if self.recipe.data.shapes == "relaxed" else rows - count
+            blank = -count % self.order.workers if self.recipe.data.shapes == "relaxed" else rows - count
             numbers = {"utterances": count, "batches": batches, "blank_rows": blank}
             found.append({**attrs.asdict(shape), **numbers, "work_ratio": self.work.of_shapes[place]})
         return found
