@@ -180,7 +180,7 @@ class GptSource:
 
     text [B, T], text_lengths [B], codes [B, C], code_lengths [B], all int32; reference [B, M, n_mels].
     The voice is that of another recording of the same speaker where there is one: what is said in it must not help.
-    With free lengths a batch is as long as its longest member, and has no blank rows.
+    With free lengths a batch is as long as its longest member, and blank rows only give each replica as many.
     """
 
     def __init__(
