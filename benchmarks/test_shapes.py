@@ -196,7 +196,8 @@ def table(ways, figures, frames, defaults):
 def test_planned_shapes_outrun_the_other_static_ones():
     """Planned shapes reach 93 % of what no padding would, or with XLA twice a fixed shape; and `auto` is a good choice.
 
-    A run is as many steps of the default as its recipe has; other ways learn from as many frames.
+    A run is as many steps of the default as its recipe has; other ways learn from as many frames. Free lengths start
+    with one trace: a run that begins with them ends sooner, and is not judged; their steps are hardly quicker.
     """
     text, mel = ljspeech_like(13_100)
     placement = place(loads("[devices]\nbuffer_size = 50").devices)
@@ -220,6 +221,7 @@ def test_planned_shapes_outrun_the_other_static_ones():
     base = figures["fixed 200 x 800"].speed
     is_quick = any("XLA" in name and one.speed >= XLA_RATIO * base for name, one in figures.items())
     assert figures["16 planned"].share >= LIMIT_SHARE or is_quick
+    assert NOISE * figures["16 planned"].speed >= figures["relaxed"].speed
     for name, default in defaults.items():
         seconds = {other: one.run(frames[name]) for other, one in figures.items() if other != "relaxed"}
         assert seconds[default] <= NOISE * min(seconds.values()), (name, seconds)
