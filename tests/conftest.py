@@ -29,6 +29,18 @@ def runs(tmp_path_factory):
     return made
 
 
+@pytest.fixture(scope="session")
+def relaxed(runs):
+    """The settings of a run with free lengths, live features and the codec of "whole"; "relaxed" is such a run."""
+    from run_processes import beside
+
+    settings = ("data.shapes=relaxed", "devices.data_gpu=0", "devices.model_gpu=1", "train.validate_every=0")
+    beside(runs, "relaxed", "codec")
+    ended = runs.start("relaxed", *settings).end()
+    assert ended.status == 0, ended.said
+    return settings
+
+
 @pytest.fixture
 def xtts(tmp_path):
     """Run a verb as a user does, in a folder of its own: `xtts("run", "x.toml")` gives the finished process."""

@@ -187,6 +187,15 @@ def unfinished(folder, *stages, steps=1):
     return folder
 
 
+def beside(runs, name, *stages, source="whole"):
+    """A new run's folder, in which some stages have ended as they did in another."""
+    for stage in (*stages, "mel_stats.json"):
+        found, made = runs.folder(source) / stage, runs.folder(name) / stage
+        made.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copytree(str(found), str(made)) if found.is_dir() else shutil.copy(str(found), str(made))
+    return runs.folder(name)
+
+
 def copy(runs, name, source="whole"):
     """A run's folder, as another's beginning."""
     shutil.copytree(str(runs.folder(source)), str(runs.folder(name)))

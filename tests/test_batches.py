@@ -52,15 +52,15 @@ class Made(NamedTuple):
         store = self.filling().mels("", lambda done, total: None) if cached else None
         return CodecSource(recipe or self.recipe, self.part, self.features, store, is_random)
 
-    def gpt(self, cached=False, is_random=True, recipe=None):
+    def gpt(self, cached=False, is_random=True, recipe=None, is_free=False):
         stores = None
         if cached:
             codes, references = (getattr(self.filling(), kind)("", lambda *_: None) for kind in ("codes", "references"))
             stores = GptStores(codes, references)
         shapes = self.plan.layout.shapes
-        return GptSource(
-            recipe or self.recipe, self.part, self.material.tokenizer, shapes, self.features, stores, is_random
-        )
+        features = Features(AUDIO, "/CPU:0", STATS, self.model, is_free=True) if is_free else self.features
+        material = (self.part, self.material.tokenizer)
+        return GptSource(recipe or self.recipe, *material, shapes, features, stores, is_random, is_free)
 
     def codec_order(self, workers=1):
         every = np.zeros(len(self.part.lengths), np.int16)
@@ -188,6 +188,48 @@ def test_the_gpts_batches_are_the_same_live_and_cached(made, is_random):
             assert_near(arrays["reference"][row, :heard], stored["reference"][row, :heard])
             seen.append(int(position))
     assert sorted(seen) == list(range(len(SPEAKERS)))
+
+
+@pytest.mark.parametrize("cached", [False, True], ids=["live", "cached"])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_batches_of_free_lengths_are_as_long_as_their_longest_member(made, cached, workers):
+    """An epoch has every utterance once, in rows of which at most one is blank to give each replica as many.
+
+    What is said is that of the same batch in its static shape, and features are traced once.
+    """
+    source, static = made.gpt(cached, is_free=True), made.gpt(cached)
+    order = attrs.evolve(made.plan.order, workers=workers)
+    try_shapes(source, order, is_free=True)
+    lengths, seen = made.part.lengths, []
+    for number, batches in enumerate(zip(*(order.batches(0, worker=worker) for worker in range(workers)))):
+        members = np.concatenate([one.utterances for one in batches])
+        seen.extend(members.tolist())
+        rows, arrays = finished(source, batches, number)
+        count = -(-len(members) // workers)
+        longest = int(lengths.text[members].max()), int(-(-lengths.frames[members].max() // FRAMES_PER_CODE))
+        assert arrays["text"].shape == (workers * count, longest[0])
+        assert arrays["codes"].shape == (workers * count, longest[1])
+        assert (rows.size.text_length, rows.size.mel_frames, rows.size.batch_size) == (
+            longest[0],
+            4 * longest[1],
+            count,
+        )
+        heard = reference_shape(AUDIO, 0.5, rows.size.mel_frames)[1]
+        assert arrays["reference"].shape == (workers * count, heard, AUDIO.n_mels)
+        padded, wanted = finished(static, batches, number)
+        assert rows.frames == padded.frames == lengths.frames[members].sum()
+        np.testing.assert_array_equal(rows.counts, padded.counts)
+        spoken, real = arrays["code_lengths"] > 0, wanted["code_lengths"] > 0
+        assert (~spoken).sum() < workers
+        for name, most in (("text", longest[0]), ("text_lengths", None), ("code_lengths", None)):
+            np.testing.assert_array_equal(
+                arrays[name][spoken], wanted[name][real][:, :most] if most else wanted[name][real]
+            )
+        for row, (own, other) in enumerate(zip(arrays["codes"][spoken], wanted["codes"][real])):
+            codes = arrays["code_lengths"][spoken][row]
+            np.testing.assert_array_equal(own[:codes], other[:codes])
+    assert sorted(seen) == list(range(len(SPEAKERS)))
+    assert all(function.traces <= 1 for function in source._features.functions)
 
 
 def test_stored_features_are_made_once(made):

@@ -23,6 +23,9 @@ from xtts.feed import (
     reader_count,
 )
 from xtts.order import Order
+from xtts.shapes import Shape
+
+SIZE = Shape(text_length=1, mel_frames=4, joint_length=41, batch_size=3)
 
 
 def order(utterances=23, batch_sizes=(2, 3), seed=1, workers=1):
@@ -44,7 +47,7 @@ class Numbers:
             self._before_read(number)
         places = [int(place) for batch in batches for place in batch.utterances]
         counts = np.array([len(places), sum(places)], np.float64)
-        return Rows(batches[0].shape, {"places": places}, counts, len(places), tuple(self._lost(number)))
+        return Rows(batches[0].shape, SIZE, {"places": places}, counts, len(places), tuple(self._lost(number)))
 
     def finish(self, rows):
         if self._before_finish:

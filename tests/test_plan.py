@@ -74,6 +74,21 @@ def test_relaxed_batches_are_as_long_as_their_longest_member():
     assert found.work.ratio < planned("[data]\nshape_count = 16", count=3000).work.ratio
 
 
+def test_relaxed_workers_have_as_many_rows_each():
+    """A step is as long as its longest member on any worker, and blank rows are only those that make workers equal."""
+    found = planned("[data]\nshapes = 'relaxed'", workers=3)
+    text, mel = corpus()
+    joint = 39 + text + -(-mel // 4)
+    work = joint * (6 * 256 + joint)
+    padded = rows = 0
+    for batches in zip(*(found.order.batches(0, worker=worker) for worker in range(3))):
+        members = np.concatenate([batch.utterances for batch in batches])
+        own = 3 * max(len(batch.utterances) for batch in batches)
+        padded, rows = padded + own * work[members].max(), rows + own
+    assert found.work.ratio == pytest.approx(padded / work.sum())
+    assert sum(shape["blank_rows"] for shape in found.as_json()["shapes"]) == rows - 600 > 0
+
+
 def test_a_fixed_shape_loses_what_planned_shapes_keep():
     """Under pad_to_fixed_length the clips beyond the limits are counted by reason; planned shapes take them all."""
     fixed = planned("[data]\npad_to_fixed_length = true\nmax_text_length = 120\nmax_mel_frames = 700")

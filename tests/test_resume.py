@@ -4,7 +4,7 @@ import shutil
 import signal
 
 import pytest
-from run_processes import copy, is_equal, losses, summary
+from run_processes import beside, copy, is_equal, losses, summary
 
 from xtts.checkpoint import Checkpoints
 
@@ -36,6 +36,18 @@ def test_killed_at_any_moment_a_run_ends_with_the_same_bits(runs):
     assert "codec: finished before, after 20 steps" in ended.said
     assert is_equal(runs.folder("killed"), runs.folder("whole"))
     assert summary(runs.folder("killed"))["retraces_after_warmup"] == 0
+
+
+def test_killed_with_free_lengths_a_run_ends_with_the_same_bits(runs, relaxed):
+    """Lengths of batches are a function of seed and step, as all the rest."""
+    beside(runs, "killed-relaxed", "codec")
+    saving = runs.start("killed-relaxed", *relaxed, "train.save_every=1")
+    saving.until(has_stepped("gpt", 7)).tell(signal.SIGKILL).end()
+    ended = runs.start("killed-relaxed", *relaxed).end()
+    assert ended.status == 0, ended.said
+    assert "gpt: goes on after step" in ended.said
+    assert "Static shapes (pad_to_fixed_length): False, relaxed: text up to 12, mel up to 68," in ended.said
+    assert is_equal(runs.folder("killed-relaxed"), runs.folder("relaxed"), ["gpt"])
 
 
 @pytest.mark.long

@@ -52,6 +52,19 @@ def test_a_run_can_be_heard_and_its_weights_read(runs):
     assert (tensors[MEL_STATS] > 0).all()
 
 
+def test_free_lengths_train_in_one_trace(runs, relaxed):
+    """Batches are as long as their longest, every epoch has every frame of the corpus, and nothing is traced again."""
+    folder = runs.folder("relaxed")
+    lines, found = Journal(folder).metrics("gpt"), summary(folder)["stages"]["gpt"]
+    assert found["retraces_after_warmup"] == 0
+    traced = [line["text"] for line in Journal(folder).events() if line["kind"] == "trace"]
+    assert traced == ["gpt_add_free", "gpt_apply_sums"]
+    assert json.loads((folder / "plan.json").read_text(encoding="utf-8"))["traces"] == 1
+    assert len({size for line in lines for size in line["shape"].split("+")}) > 4
+    assert {first["frames"] + second["frames"] for first, second in zip(lines[::2], lines[1::2])} == {540}
+    assert sum(losses(folder, "gpt")[-4:]) < 0.95 * sum(losses(folder, "gpt")[:4])
+
+
 def from_golden(runs, name, without):
     """A run's folder with what TensorFlow 2.4 had trained, without some of it."""
     folder = runs.folder(name)
@@ -214,7 +227,7 @@ def test_losses_that_are_no_numbers_end_a_run_with_advice(runs):
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        (["data.shapes=relaxed"], 'data.shapes = "relaxed" can be planned, not trained'),
+        (["data.shapes=relaxed", "train.jit_compile=true"], "XLA compiles anew for every length"),
         (['run.stages=["gpt"]'], "the gpt stage needs a codec"),
         (["run.folder=recipe.toml"], "recipe.toml/refused/run.lock: Not a directory; name a folder"),
         (["model.weights=nowhere"], "nowhere: there is no such folder"),

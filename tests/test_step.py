@@ -16,6 +16,7 @@ from xtts.sizes import SIZES
 STEPS = 5
 TESTS = Path(__file__).parent
 WAYS = pytest.mark.parametrize("way", ["plain", "added"])
+MIRRORED = ("codec:2", "gpt:1", "gpt:0")  # stages, and the batches that are added up
 STAGES = pytest.mark.parametrize("name", ["codec", "gpt"])
 
 
@@ -55,13 +56,22 @@ def added(small):
 
 @pytest.fixture(scope="module")
 def mirrored(small, tmp_path_factory):
-    """What became of both stages on two logical CPU devices, the codec's steps in two batches on each."""
+    """What became of both stages on two logical CPU devices, the codec's steps in two batches on each.
+
+    The third is the GPT with free lengths.
+    """
     folder = tmp_path_factory.mktemp("mirrored")
-    command = [sys.executable, str(TESTS / "trials.py"), str(folder), "codec:2", "gpt:1"]
+    command = [sys.executable, str(TESTS / "trials.py"), str(folder), *MIRRORED]
     paths = os.pathsep.join([str(TESTS), str(TESTS.parent)])
     done = subprocess.run(command, env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    return {name: dict(np.load(folder / f"{name}.npz")) for name in ("codec", "gpt")}
+    return {name: dict(np.load(folder / f"{name}.npz")) for name in MIRRORED}
+
+
+@pytest.fixture(scope="module")
+def free(small):
+    """The GPT with free lengths, on batches of the first shape; both its shapes are but the largest of two pools."""
+    return Tried("gpt", shapes=2, is_free=True)
 
 
 def assert_same(found, wanted, near=None):
@@ -134,13 +144,34 @@ def test_batches_added_up_are_one_large_batch(plain, added, name):
     assert_same(added[name].moved, plain[name].moved, near=1e-5)
 
 
-@STAGES
+@pytest.mark.parametrize("name", MIRRORED)
 def test_mirrored_steps_are_those_of_one_device(plain, mirrored, name):
     """Two devices that share the rows have the losses and weights of one that has them all; both have the same."""
     found = mirrored[name]
     assert found.pop("strategy") == "MirroredStrategy"
-    np.testing.assert_allclose(found.pop("losses"), plain[name].losses, rtol=1e-5)
-    assert_same(found, plain[name].moved, near=1e-5)
+    alone = plain[name.partition(":")[0]]
+    np.testing.assert_allclose(found.pop("losses"), alone.losses, rtol=1e-5)
+    assert_same(found, alone.moved, near=1e-5)
+
+
+def test_free_lengths_give_the_losses_of_a_static_shape(plain, free):
+    """The same rows, as long as their longest and no longer: losses, weights and moments are those of padded ones."""
+    np.testing.assert_allclose(free.losses, plain["gpt"].losses, rtol=1e-5)
+    assert_same(free.moved, plain["gpt"].moved, near=1e-5)
+    assert_same(free.tried, free.made)
+
+
+def test_free_lengths_are_one_trace(small):
+    """Rows and lengths of every number go through one function, and have the losses they have with blanks around."""
+    trial = trials.trial("gpt", shapes=2, is_free=True, learning_rate=1e-30)  # so that no weight moves
+    (function,) = trial.steps.functions
+    for seed, rows in enumerate([8, 3, 5, 2, 7]):
+        padded = trials.batch("gpt", rows, seed, shape=seed % 2)
+        short = trials.shortened(padded)
+        assert short["codes"].shape != padded["codes"].shape
+        alone, blank = (trial.steps(trials.work(seed, [one], [seed % 2])).loss for one in (short, padded))
+        assert alone == pytest.approx(blank, rel=1e-5)
+    assert (function.name, function.traces) == ("gpt_move_free", 1)
 
 
 def test_one_trace_a_shape_and_none_after(added):
@@ -200,9 +231,10 @@ def test_half_precision_is_near(plain, name, precision, bound):
     assert {value.dtype for value in trial.variables().values()} == {np.dtype(np.float32)}
 
 
-def test_dropout_is_a_function_of_the_step(small):
+@pytest.mark.parametrize("is_free", [False, True], ids=["static", "free"])
+def test_dropout_is_a_function_of_the_step(small, is_free):
     """The same step leaves out the same activations, another step others."""
-    trial = trials.trial("gpt", dropout=0.5, learning_rate=1e-30)  # so that no weight moves
+    trial = trials.trial("gpt", is_free=is_free, dropout=0.5, learning_rate=1e-30)  # so that no weight moves
     arrays = trials.batch("gpt", trials.ROWS, 0)
     losses = [trial.steps(trials.work(step, [arrays])).loss for step in (3, 4, 3)]
     assert losses[0] == losses[2]

@@ -1,7 +1,8 @@
 """Steps of small stages on made-up batches, for tests: sizes and devices come in, what moved goes out.
 
-As a program, `trials.py FOLDER codec:2 gpt:1`, it mirrors stages over two logical CPU devices, with so many batches
-added up, and leaves what became of them in FOLDER: devices can be split only before TensorFlow starts.
+As a program, `trials.py FOLDER codec:2 gpt:1 gpt:0`, it mirrors stages over two logical CPU devices, with so many
+batches added up (0: one, of free lengths), and leaves what became of them in FOLDER: devices can be split only before
+TensorFlow starts.
 """
 
 import sys
@@ -47,11 +48,11 @@ class Trial(NamedTuple):
         return found
 
 
-def recipe_for(**train: Any) -> Recipe:
+def recipe_for(is_free: bool = False, **train: Any) -> Recipe:
     settings = {"steps": 100, "warmup_steps": 2, "learning_rate": 1e-3, "dropout": 0.0, **train}
     return Recipe(
         audio=AUDIO,
-        data=Data(reference_seconds=0.2),
+        data=Data(reference_seconds=0.2, shapes="relaxed" if is_free else "planned"),
         codec=Codec(segment_frames=16),
         train=Train(**settings),
     )
@@ -65,10 +66,11 @@ def trial(
     validates: bool = False,
     is_traced: bool = True,
     shapes: int = 1,
+    is_free: bool = False,
     **train: Any,
 ) -> Trial:
     """A stage whose batches have so many rows on each replica."""
-    recipe = recipe_for(**train)
+    recipe = recipe_for(is_free, **train)
     recipe = attrs.evolve(recipe, codec=attrs.evolve(recipe.codec, batch_size=rows))
     strategy = placement.start_strategy()
     with strategy.scope():
@@ -124,7 +126,7 @@ def counts(arrays: Dict[str, np.ndarray]) -> np.ndarray:
 
 def work(step: int, batches: Sequence[Dict[str, Any]], shapes: Optional[Sequence[int]] = None) -> Work:
     totals = np.sum([counts(one) for one in batches], axis=0).astype(np.float32)
-    return Work(step, tuple(shapes or [0] * len(batches)), tuple(batches), totals, 0)
+    return Work(step, tuple(shapes or [0] * len(batches)), (), tuple(batches), totals, 0)
 
 
 def halves(arrays: Dict[str, np.ndarray]) -> List[Dict[str, np.ndarray]]:
@@ -132,11 +134,20 @@ def halves(arrays: Dict[str, np.ndarray]) -> List[Dict[str, np.ndarray]]:
     return [{name: array[part] for name, array in arrays.items()} for part in (slice(half), slice(half, None))]
 
 
+def shortened(arrays: Dict[str, np.ndarray], keeps_blank: bool = False) -> Dict[str, np.ndarray]:
+    """The GPT's batch as long as its longest row and, unless they are kept, without blank rows."""
+    kept = (arrays["code_lengths"] > 0) | keeps_blank
+    text, codes = (arrays[name].max() for name in ("text_lengths", "code_lengths"))
+    some = {**arrays, "text": arrays["text"][:, :text], "codes": arrays["codes"][:, :codes]}
+    return {name: array[kept] for name, array in some.items()}
+
+
 def run(made: Trial, name: str, steps: int, first: int = 0) -> List[float]:
     """The losses of some steps, each on all of ROWS, in as many batches as are added up."""
     losses = []
     for step in range(first, first + steps):
         whole = batch(name, ROWS, step)
+        whole = shortened(whole, keeps_blank=True) if made.stage.is_free else whole
         accumulated = made.recipe.train.gradient_accumulation_steps
         losses.append(made.steps(work(step, halves(whole) if accumulated == 2 else [whole])).loss)
     return losses
@@ -145,7 +156,8 @@ def run(made: Trial, name: str, steps: int, first: int = 0) -> List[float]:
 def mirrored(name: str, accumulated: int, steps: int, path: str) -> None:
     """Leave in a file what becomes of a stage on two logical CPU devices, which share the rows of a step."""
     placement = place(Devices(multi_gpu=True))
-    made = trial(name, ROWS // 2 // accumulated, placement, gradient_accumulation_steps=accumulated)
+    pieces = max(1, accumulated)
+    made = trial(name, ROWS // 2 // pieces, placement, is_free=not accumulated, gradient_accumulation_steps=pieces)
     losses = run(made, name, steps)
     for weight in made.stage.model.weights().values():
         one, two = weight.variable.values  # of the two replicas
@@ -157,4 +169,4 @@ if __name__ == "__main__":
     SIZES["tiny"] = SIZE
     for asked in sys.argv[2:]:
         stage, _, accumulated = asked.partition(":")
-        mirrored(stage, int(accumulated), 5, f"{sys.argv[1]}/{stage}.npz")
+        mirrored(stage, int(accumulated), 5, f"{sys.argv[1]}/{asked}.npz")

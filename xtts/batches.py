@@ -1,4 +1,4 @@
-"""Batches of one stage: the utterances of a step come in; arrays of the stage's static shape go out.
+"""Batches of one stage: the utterances of a step come in; arrays of a shape of the stage go out.
 
 `read` is the host's part: it opens recordings, or looks features up that were stored, and can be called from many
 threads. `finish` is the data device's part: what is live is computed there. Which cut of which recording is taken is a
@@ -18,7 +18,7 @@ from xtts.material import Part
 from xtts.mel import MelSpec, frames
 from xtts.order import CUTS, Batch, Order, words
 from xtts.recipe import Recipe
-from xtts.shapes import STOPS, Layout, Shape, codec_shape
+from xtts.shapes import STOPS, Layout, Shape, codec_shape, longest
 from xtts.sizes import FRAMES_PER_CODE
 from xtts.store import Made, Progress, Store
 from xtts.text import Tokenizer
@@ -32,6 +32,7 @@ class Rows:
     """A batch that was read; those of several replicas lie one after the other."""
 
     shape: int  # its place among the stage's shapes
+    size: Shape  # what it was brought to: that shape, or where lengths are free a smaller one
     arrays: Arrays
     counts: np.ndarray  # float64: how many numbers each part of the loss is a mean of
     frames: int  # of sound, without padding
@@ -51,10 +52,13 @@ class Source(Protocol):
         """The id of an utterance, for people."""
 
 
-def try_shapes(source: Source, order: Order) -> None:
-    """Make a blank batch of every shape: what the data device computes is traced, and tried, before step 0."""
-    for shape, rows in enumerate(order.batch_sizes):
-        blank = Batch(shape, np.zeros(0, np.int64), rows)
+def try_shapes(source: Source, order: Order, is_free: bool = False) -> None:
+    """Make a blank batch of every shape: what the data device computes is traced, and tried, before step 0.
+
+    Where lengths are free one is enough, and the longest is made.
+    """
+    for shape in range(len(order.batch_sizes))[-1 if is_free else 0 :]:
+        blank = Batch(shape, np.zeros(0, np.int64), order.batch_sizes[shape])
         source.finish(source.read([blank] * order.workers, 0))
 
 
@@ -98,10 +102,10 @@ def _first(draw: int, count: int, wanted: int) -> int:
     return draw % (count - wanted + 1) if count > wanted else 0
 
 
-def _placed(batches: Sequence[Batch]) -> Dict[int, int]:
-    """Which utterance is in which row."""
+def _placed(batches: Sequence[Batch], rows: int) -> Dict[int, int]:
+    """Which utterance is in which row, of so many a replica."""
     return {
-        replica * batch.rows + row: int(position)
+        replica * rows + row: int(position)
         for replica, batch in enumerate(batches)
         for row, position in enumerate(batch.utterances)
     }
@@ -111,7 +115,8 @@ class CodecSource:
     """Cuts of one length: mel [B, segment, n_mels] and lengths [B] in frames, int32."""
 
     def __init__(self, recipe: Recipe, part: Part, features: Features, store: Optional[Store], is_random: bool) -> None:
-        self._segment = codec_shape(recipe.codec).mel_frames
+        self._shape = codec_shape(recipe.codec)
+        self._segment = self._shape.mel_frames
         self._recordings = Recordings(part, recipe.audio.sample_rate)
         self._features, self._store, self._is_random = features, store, is_random
         self._seed, self._spec = recipe.run.seed, MelSpec.of(recipe.audio)
@@ -119,7 +124,7 @@ class CodecSource:
     def read(self, batches: Sequence[Batch], number: int) -> Rows:
         rows = sum(batch.rows for batch in batches)
         draws = words(self._seed, number, CUTS, rows) if self._is_random else np.zeros(rows, np.uint64)
-        wanted = {row: (position, int(draws[row])) for row, position in _placed(batches).items()}
+        wanted = {row: (position, int(draws[row])) for row, position in _placed(batches, batches[0].rows).items()}
         if self._store is None:
             waves, samples, lost = padded(
                 self._recordings, wanted, rows, samples_for(self._segment, self._spec), self._cut_wave
@@ -133,7 +138,8 @@ class CodecSource:
         sound = arrays["lengths"].astype(np.int64)
         codes = -(-sound // FRAMES_PER_CODE)
         counts = np.array([sound.sum(), codes.sum()], np.float64)
-        return Rows(0, arrays, counts, int(sound.sum()), _in_order(lost))
+        size = attrs.evolve(self._shape, batch_size=batches[0].rows)
+        return Rows(0, size, arrays, counts, int(sound.sum()), _in_order(lost))
 
     def finish(self, rows: Rows) -> Arrays:
         arrays = rows.arrays
@@ -174,6 +180,7 @@ class GptSource:
 
     text [B, T], text_lengths [B], codes [B, C], code_lengths [B], all int32; reference [B, M, n_mels].
     The voice is that of another recording of the same speaker where there is one: what is said in it must not help.
+    With free lengths a batch is as long as its longest member, and blank rows only give each replica as many.
     """
 
     def __init__(
@@ -185,14 +192,13 @@ class GptSource:
         features: Features,
         stores: Optional[GptStores],
         is_random: bool,
+        is_free: bool = False,
     ) -> None:
+        self._is_free = is_free
         self._recordings, self._tokenizer, self._shapes = Recordings(part, recipe.audio.sample_rate), tokenizer, shapes
         self._features, self._stores, self._is_random = features, stores, is_random
         self._seed, self._spec = recipe.run.seed, MelSpec.of(recipe.audio)
-        self._reference = reference_spec(recipe.audio)
-        self._references = [  # samples and frames of a reference, for each shape
-            reference_shape(recipe.audio, recipe.data.reference_seconds, shape.mel_frames) for shape in shapes
-        ]
+        self._reference, self._recipe = reference_spec(recipe.audio), recipe
         speakers: Dict[str, List[int]] = {}
         for position, utterance in enumerate(part.corpus.utterances):
             speakers.setdefault(utterance.speaker, []).append(position)
@@ -201,9 +207,9 @@ class GptSource:
         ]
 
     def read(self, batches: Sequence[Batch], number: int) -> Rows:
-        shape, (samples, frames) = self._shapes[batches[0].shape], self._references[batches[0].shape]
-        rows = sum(batch.rows for batch in batches)
-        placed = _placed(batches)
+        shape = self._brought_to(batches)
+        samples, frames = reference_shape(self._recipe.audio, self._recipe.data.reference_seconds, shape.mel_frames)
+        rows, placed = shape.batch_size * len(batches), _placed(batches, shape.batch_size)
         draws = words(self._seed, number, CUTS, 2 * rows) if self._is_random else np.zeros(2 * rows, np.uint64)
         voices = {row: (self._voice(at, int(draws[row])), int(draws[rows + row])) for row, at in placed.items()}
         if self._stores is None:
@@ -215,7 +221,7 @@ class GptSource:
         spoken = int((codes > 0).sum())
         counts = np.array([text.sum() + spoken, codes.sum() + (STOPS + 1) * spoken], np.float64)
         sound = sum(int(self._recordings.lengths.frames[at]) for row, at in placed.items() if row not in lost)
-        return Rows(batches[0].shape, arrays, counts, sound, _in_order(lost))
+        return Rows(batches[0].shape, shape, arrays, counts, sound, _in_order(lost))
 
     def finish(self, rows: Rows) -> Arrays:
         arrays = dict(rows.arrays)
@@ -228,6 +234,15 @@ class GptSource:
 
     def name(self, position: int) -> str:
         return self._recordings.utterances[position].id
+
+    def _brought_to(self, batches: Sequence[Batch]) -> Shape:
+        """What a step's batches are brought to; where lengths are free, a blank one to the largest of its pool."""
+        shape = attrs.evolve(self._shapes[batches[0].shape], batch_size=batches[0].rows)
+        members = np.concatenate([batch.utterances for batch in batches])
+        if not self._is_free or not len(members):
+            return shape
+        lengths = self._recordings.lengths
+        return longest(lengths.text[members], lengths.frames[members], max(len(batch.utterances) for batch in batches))
 
     def _voice(self, position: int, draw: int) -> int:
         """Whose voice is heard: a fellow of the utterance, itself when it has none."""

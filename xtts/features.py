@@ -1,7 +1,8 @@
 """Features of recordings, made on the data device: padded waves come in; mels, reference mels and codes go out.
 
-Each is a compiled function with one trace a shape. TensorFlow's input pipelines run on the host whatever device is
-named, so nothing here is one: whoever calls, a producer thread for example, has the work done on the device.
+Each is a compiled function with one trace a shape, or one for all where lengths are free. TensorFlow's input pipelines
+run on the host whatever device is named, so nothing here is one: whoever calls, a producer thread for example, has the
+work done on the device.
 """
 
 from typing import Any, List, Optional, Tuple
@@ -42,7 +43,9 @@ def reference_shape(audio: Audio, seconds: float, mel_frames: int) -> Tuple[int,
 class Features:
     """Three functions of waves [B, samples] and their lengths [B], int32, in samples. All are 0 where nothing is."""
 
-    def __init__(self, audio: Audio, device: str, stats: np.ndarray, codec: Optional[Codec] = None) -> None:
+    def __init__(
+        self, audio: Audio, device: str, stats: np.ndarray, codec: Optional[Codec] = None, is_free: bool = False
+    ) -> None:
         spec, reference = MelSpec.of(audio), reference_spec(audio)
         transform = transform_for(device)
         self._device = device
@@ -62,7 +65,12 @@ class Features:
                 raise ValueError("codes are made by a codec, and none was given")
             return codec.encode(mel(waves, lengths), tf.where(lengths > 0, frames(lengths, spec), 0))
 
-        self._functions = {one.__name__: compat.compiled(one, autograph=False) for one in (mel, reference_mel, codes)}
+        # Rows and samples of any number: what a function without a signature would be traced anew for.
+        signature = [tf.TensorSpec([None, None], tf.float32), tf.TensorSpec([None], tf.int32)] if is_free else None
+        self._functions = {
+            one.__name__: compat.compiled(one, input_signature=signature, autograph=False)
+            for one in (mel, reference_mel, codes)
+        }
 
     def mel(self, waves: np.ndarray, lengths: np.ndarray) -> Tensor:
         """The codec's mels, [B, frames, n_mels]."""

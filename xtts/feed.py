@@ -24,6 +24,7 @@ import numpy as np
 from xtts import XttsError
 from xtts.batches import Arrays, Rows, Source
 from xtts.order import Batch, Order
+from xtts.shapes import Shape
 
 MOST_LOST = 0.1  # share of the utterances of an epoch that may turn bad before a run stops
 MOST_READERS = 8
@@ -41,7 +42,8 @@ class Work:
     """One optimizer step's work."""
 
     step: int
-    shapes: Tuple[int, ...]  # of each batch
+    shapes: Tuple[int, ...]  # of each batch, among the stage's
+    sizes: Tuple[Shape, ...]  # what each was brought to
     batches: Tuple[Arrays, ...]
     totals: np.ndarray  # float32, by part of the loss: of all batches and replicas together
     frames: int  # of sound
@@ -154,7 +156,7 @@ class Feed:
                 batches = [self._finished(one) for one in some]
                 totals = np.maximum(np.sum([one.counts for one in some], axis=0), 1).astype(np.float32)
                 shapes, frames = tuple(one.shape for one in some), sum(one.frames for one in some)
-                yield Work(step, shapes, tuple(batches), totals, frames)
+                yield Work(step, shapes, tuple(one.size for one in some), tuple(batches), totals, frames)
 
     def _finished(self, rows: Rows) -> Arrays:
         self._count_lost(rows)

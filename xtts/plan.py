@@ -130,7 +130,7 @@ class Plan:
         for place, shape in enumerate(self.layout.shapes):
             count, batches = self.layout.counts[place], self.order.batches_per_shape[place]
             rows = batches * shape.batch_size * self.order.workers
-            blank = 0 if self.recipe.data.shapes == "relaxed" else rows - count
+            blank = -count % self.order.workers if self.recipe.data.shapes == "relaxed" else rows - count
             numbers = {"utterances": count, "batches": batches, "blank_rows": blank}
             found.append({**attrs.asdict(shape), **numbers, "work_ratio": self.work.of_shapes[place]})
         return found
@@ -253,7 +253,10 @@ def _work(recipe: Recipe, layout: Layout, order: Order, joint: "Ints", work: Cos
 
 
 def _relaxed_work(layout: Layout, order: Order, joint: "Ints", work: Cost) -> "Ints":
-    """Each pool's work in the first epoch: a step is as long as its longest member, and has no blank rows."""
+    """Each pool's work in the first epoch: a step is as long as its longest member.
+
+    It has no blank rows but those that give every worker as many.
+    """
     members = order.epoch(0).members
     first = np.cumsum(layout.counts) - layout.counts  # each pool's, among the members
     steps = [
@@ -262,7 +265,8 @@ def _relaxed_work(layout: Layout, order: Order, joint: "Ints", work: Cost) -> "I
     ]
     cuts = np.concatenate(steps)
     longest = np.maximum.reduceat(joint[members], cuts).astype(np.int64)
-    batches = work.of(longest) * np.diff(np.append(cuts, len(members)))
+    rows = -(-np.diff(np.append(cuts, len(members))) // order.workers) * order.workers
+    batches = work.of(longest) * rows
     return np.asarray(np.add.reduceat(batches, np.searchsorted(cuts, first)))
 
 

@@ -143,7 +143,9 @@ class Train:
     precision: Literal["float32", "bfloat16", "float16"] = knob(
         "float32", "type of the arithmetic; weights stay float32"
     )
-    jit_compile: Union[bool, Auto] = knob("auto", "compile steps with XLA; auto: no, as graphs are faster on CPUs")
+    jit_compile: Union[bool, Auto] = knob(
+        "auto", "compile steps with XLA; auto: no, as on CPUs compiling costs what it saves"
+    )
     dropout: float = knob(0.1, "share of the GPT's activations that a step leaves out", minimum=0, maximum=0.9)
     ema_decay: float = knob(0.999, "running average of the weights, which speaks and is validated; 0: none", **SHARE)
     log_every: int = knob(10, "steps from one line of metrics.jsonl to the next", **COUNT)

@@ -63,6 +63,11 @@ class Session:
         return asked == "cached" or (asked == "auto" and not self.placement.is_dual)
 
     @property
+    def is_free(self) -> bool:
+        """Whether batches are as long as their longest member, and no function may be traced for a length."""
+        return self.recipe.data.shapes == "relaxed"
+
+    @property
     def readers(self) -> int:
         return reader_count(self.recipe.data.workers)
 
@@ -90,7 +95,7 @@ class Rig:
 
     def __attrs_post_init__(self) -> None:
         for source, order in ((self.source, self.order), (self.held_source, self.held_order)):
-            try_shapes(source, order)
+            try_shapes(source, order, self.stage.is_free)
 
     def feed(self, lost: Callable[[str, str], None], start: int, stop: int) -> Feed:
         session = self.session
@@ -127,7 +132,7 @@ def codec_rig(session: Session, published: Optional[Mapping[str, np.ndarray]] = 
             weights.load_into(stage.model, own, prefix)
         # No average of weights: the codebook follows the encoder as it is.
         optimizer = _optimizer(recipe, stage, ema_decay=0.0)
-    features = Features(recipe.audio, session.placement.data_device, session.stats)
+    features = Features(recipe.audio, session.placement.data_device, session.stats, is_free=session.is_free)
     shape = stage.shapes[0]
     held_shape = attrs.evolve(shape, batch_size=min(HELD_ROWS, shape.batch_size))
 
@@ -174,9 +179,9 @@ def gpt_rig(session: Session, codec: Codec, codec_digest: str, published: Option
         if published is not None:
             _load_gpt(stage, published, recipe.run.seed)
         optimizer = _optimizer(recipe, stage, recipe.train.ema_decay)
-    features = Features(recipe.audio, session.placement.data_device, session.stats, codec)
+    features = Features(recipe.audio, session.placement.data_device, session.stats, codec, session.is_free)
 
-    def source(part: Part, layout: Layout, is_random: bool) -> GptSource:
+    def source(part: Part, layout: Layout, is_random: bool, is_free: bool = False) -> GptSource:
         stores = None
         if session.is_cached:
             filling, about = Filling(recipe, part, layout, features), digest(session.stats.tolist())
@@ -184,7 +189,7 @@ def gpt_rig(session: Session, codec: Codec, codec_digest: str, published: Option
                 codes = filling.codes(f"{about} {codec_digest}", bar)
             with Bar("making reference mels") as bar:
                 stores = GptStores(codes, filling.references(about, bar))
-        return GptSource(recipe, part, material.tokenizer, layout.shapes, features, stores, is_random)
+        return GptSource(recipe, part, material.tokenizer, layout.shapes, features, stores, is_random, is_free)
 
     held, held_layout = session.held_out, _held_layout(session)
     samples = GptSamples(
@@ -196,7 +201,7 @@ def gpt_rig(session: Session, codec: Codec, codec_digest: str, published: Option
         stage,
         optimizer,
         session.plan.order,
-        source(material.train, session.plan.layout, is_random=True),
+        source(material.train, session.plan.layout, is_random=True, is_free=session.is_free),
         held_shape,
         Order(held_layout.shape_of[:MOST_HELD], (held_shape.batch_size,), recipe.run.seed, session.placement.replicas),
         source(held, held_layout, is_random=False),

@@ -17,6 +17,14 @@ def contradictions(tables: Dict[str, Dict[str, Any]]) -> List[Contradiction]:
         for broken, keys, problem in section(tables[section.__name__[1:]]):
             if broken:
                 found.append(Contradiction(tuple((section.__name__[1:], key) for key in keys), problem))
+    if tables["train"]["jit_compile"] is True and tables["data"].get("shapes") == "relaxed":
+        found.append(
+            Contradiction(
+                (("data", "shapes"), ("train", "jit_compile")),
+                'XLA compiles anew for every length, and shapes = "relaxed" leaves lengths free; write "planned", or'
+                " jit_compile = false",
+            )
+        )
     return found
 
 

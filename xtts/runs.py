@@ -34,6 +34,7 @@ from xtts.material import Material, Part, Say, gather
 from xtts.mel import MelSpec, log_mel
 from xtts.monitor import Live, Monitor
 from xtts.names import MEL_STATS, PREFIXES, Description
+from xtts.page import counted
 from xtts.placement import place
 from xtts.plan import Plan
 from xtts.progress import Bar
@@ -55,8 +56,6 @@ class RunError(XttsError):
 
 def run(recipe: Recipe, say: Say = print) -> Path:
     """Train every stage of a recipe that is not finished; the run's folder."""
-    if recipe.data.shapes == "relaxed":
-        raise RunError('data.shapes = "relaxed" can be planned, not trained: steps have static shapes; write "planned"')
     folder = Path(recipe.run.folder) / recipe.run.name
     with RunLock(folder, say), _interrupted():
         material = gather(recipe, say)
@@ -91,6 +90,10 @@ def block(session: Session) -> List[str]:
     shapes = layout.shapes
     spans = [sorted({getattr(shape, name) for shape in shapes}) for name in ("text_length", "mel_frames")]
     text, mel = (f"{span[0]} to {span[-1]}" if len(span) > 1 else str(span[0]) for span in spans)
+    sizes = f"text {text}, mel {mel}; {len(shapes)} shapes"
+    if session.is_free:
+        pools = counted(len(shapes), "pool")
+        sizes = f"text up to {spans[0][-1]}, mel up to {spans[1][-1]}, each batch as long as its longest; {pools}"
     size = session.buffer_size("gpt", shapes)
     kind = "kept on disk" if session.is_cached else "live"
     traces = {"codec": 1, "gpt": session.plan.traces}
@@ -99,8 +102,8 @@ def block(session: Session) -> List[str]:
         *session.placement.lines(),
         f"features are {kind}; buffer: {size} batches, {session.readers} readers,"
         f" the model starts after {recipe.devices.model_start_delay:g} s at the earliest",
-        f"Static shapes (pad_to_fixed_length): True, {recipe.data.shapes}: text {text}, mel {mel};"
-        f" {len(shapes)} shapes, traces of a step: {planned}",
+        f"Static shapes (pad_to_fixed_length): {not session.is_free}, {recipe.data.shapes}: {sizes},"
+        f" traces of a step: {planned}",
     ]
 
 

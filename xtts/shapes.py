@@ -130,6 +130,12 @@ def relaxed(text_lengths: "Ints", mel_frames: "Ints", cost: Cost, batch_size: in
     return _layout(text_lengths, mel_frames, joint, choices[max(choices)], batch_size)
 
 
+def longest(text_lengths: "Ints", mel_frames: "Ints", rows: int) -> Shape:
+    """The least shape with so many rows that holds some utterances: a batch of free lengths is brought to it."""
+    joint = joint_length(text_lengths, mel_frames)
+    return Shape(int(text_lengths.max()), _whole_codes(int(mel_frames.max())), int(joint.max()), rows)
+
+
 def histogram(lengths: "Ints") -> Tuple["Ints", "Ints"]:
     """The distinct lengths, rising, and how many there are of each (int64)."""
     if not len(lengths):

@@ -14,9 +14,9 @@ import tensorflow as tf
 from xtts.features import reference_shape
 from xtts.model.codec import Codec, Pass, code_lengths
 from xtts.model.gpt import TEXT_SHARE, Gpt, Tokens
-from xtts.model.layers import Weight
+from xtts.model.layers import Weight, extents
 from xtts.recipe import Recipe
-from xtts.shapes import Shape, codec_shape
+from xtts.shapes import Shape, codec_shape, joint_length
 from xtts.sizes import FRAMES_PER_CODE, SIZES
 from xtts.text import Tokenizer
 
@@ -46,13 +46,14 @@ class Stage(Protocol):
     parts: Tuple[str, ...]  # of the loss
     weights: Tuple[float, ...]  # of each part in the whole
     shapes: Tuple[Shape, ...]  # of its batches
+    is_free: bool  # shapes are but the largest that batches have: one function takes all, of whatever rows and lengths
     model: Any
 
     def inputs(self, shape: Shape, replicas: int) -> Dict[str, Any]:
         """The specs of a batch's tensors, by name."""
 
-    def losses(self, batch: Batch, shape: Shape, seed: Tensor, training: bool) -> Found:
-        """The losses of one replica's batch. `seed`: two integers, other ones for each batch."""
+    def losses(self, batch: Batch, shape: Optional[Shape], seed: Tensor, training: bool) -> Found:
+        """The losses of one replica's batch; None: of free lengths. `seed`: two integers, other ones for each batch."""
 
     def statistics(self, extra: Any, seed: Tensor, piece: Piece) -> List[Tensor]:
         """What moves weights that no gradient does, float32; it adds up over a step. `seed` is the step's."""
@@ -68,6 +69,7 @@ class CodecStage:
     """Mels to codes and back."""
 
     name = "codec"
+    is_free = False  # its cuts have one length, whatever the recordings have
     parts: Tuple[str, ...] = ("reconstruction", "commitment")
 
     def __init__(self, recipe: Recipe) -> None:
@@ -84,7 +86,7 @@ class CodecStage:
             "lengths": tf.TensorSpec([rows], tf.int32),
         }
 
-    def losses(self, batch: Batch, shape: Shape, seed: Tensor, training: bool) -> Found:
+    def losses(self, batch: Batch, shape: Optional[Shape], seed: Tensor, training: bool) -> Found:
         lengths = batch["lengths"]
         found = self.model.train_pass(tf.cast(batch["mel"], self._dtype), lengths)
         frames, codes = tf.reduce_sum(lengths), tf.reduce_sum(code_lengths(lengths))
@@ -125,6 +127,7 @@ class GptStage:
         self, recipe: Recipe, tokenizer: Tokenizer, shapes: Tuple[Shape, ...], text_tokens: Optional[int] = None
     ) -> None:
         self._recipe, self._dtype, self.shapes = recipe, tf.as_dtype(recipe.train.precision), shapes
+        self.is_free = recipe.data.shapes == "relaxed"
         size = SIZES[recipe.model.size]
         self.model = Gpt(
             size.gpt,
@@ -144,14 +147,14 @@ class GptStage:
             "reference": tf.TensorSpec([rows, frames, self._recipe.audio.n_mels], tf.float32),
         }
 
-    def losses(self, batch: Batch, shape: Shape, seed: Tensor, training: bool) -> Found:
+    def losses(self, batch: Batch, shape: Optional[Shape], seed: Tensor, training: bool) -> Found:
         found, _ = self.model.losses(
             batch["text"],
             batch["text_lengths"],
             batch["codes"],
             batch["code_lengths"],
             tf.cast(batch["reference"], self._dtype),
-            joint_length=shape.joint_length,
+            joint_length=shape.joint_length if shape else _longest(batch),
             dropout=self._recipe.train.dropout if training else 0.0,
             seed=seed,
         )
@@ -168,6 +171,12 @@ class GptStage:
 
     def _reference_frames(self, shape: Shape) -> int:
         return reference_shape(self._recipe.audio, self._recipe.data.reference_seconds, shape.mel_frames)[1]
+
+
+def _longest(batch: Batch) -> Tensor:
+    """The joint length of the longest row; no less than what the text takes, where all rows are blank."""
+    rows = joint_length(batch["text_lengths"], FRAMES_PER_CODE * batch["code_lengths"])
+    return tf.maximum(tf.reduce_max(rows), joint_length(extents(batch["text"])[1], 0))
 
 
 def tokens_of(recipe: Recipe, tokenizer: Tokenizer, text_tokens: Optional[int] = None) -> Tokens:

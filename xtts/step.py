@@ -1,4 +1,5 @@
-"""Training steps: a stage, an optimizer and a strategy come in; one concrete function a shape goes out.
+"""Training steps: a stage, an optimizer and a strategy come in; one concrete function a shape goes out, or one for all
+batches where lengths are free.
 
 Every function is traced, and run once on a batch of nothing, before step 0: TensorFlow optimises its graph, and XLA
 compiles it, at the first run and not at the trace. The loop calls concrete functions only, so none can be traced again.
@@ -15,6 +16,7 @@ import tensorflow as tf
 
 from xtts import compat
 from xtts.feed import Work
+from xtts.model.layers import extents
 from xtts.optimizer import AdamW
 from xtts.placement import MIRRORED, Placement
 from xtts.recipe import Recipe
@@ -64,11 +66,15 @@ class Steps:
             with strategy.scope():
                 self._sums = [tf.Variable(np.zeros(shape, np.float32), trainable=False) for shape in shapes]
         self._names = list(stage.inputs(stage.shapes[0], placement.replicas))  # the same for every shape
+        self._concrete: Dict[Any, Any] = {}
+        self._trials: Dict[Any, List[Any]] = {}  # the specs of a batch of nothing, for each function
         batch = self._move if self._accumulated == 1 else self._add
-        self._by_shape = [self._compiled(batch, shape) for shape in stage.shapes]
+        if stage.is_free:
+            self._by_shape = [self._compiled(batch, stage.shapes[-1], is_free=True)]
+        else:
+            self._by_shape = [self._compiled(batch, shape) for shape in stage.shapes]
         self._apply = self._compiled(self._apply_sums, None) if self._accumulated > 1 else None
         self._validate = self._compiled(self._measure, validation_shape) if validation_shape else None
-        self._concrete: Dict[Any, Any] = {}
 
     @property
     def functions(self) -> List[compat.Compiled]:
@@ -82,7 +88,7 @@ class Steps:
             began = time.monotonic()
             concrete = function.get_concrete_function()
             self._concrete[function] = concrete
-            nothing = [np.zeros(spec.shape, spec.dtype.as_numpy_dtype) for spec in function.input_signature]
+            nothing = [np.zeros(spec.shape, spec.dtype.as_numpy_dtype) for spec in self._trials[function]]
             self._called(function, nothing)
             seconds[function.name] = time.monotonic() - began
             progress(done + 1, len(self.functions))
@@ -93,7 +99,7 @@ class Steps:
         step = np.int32(work.step)
         found: List[Any] = []
         for number, (shape, batch) in enumerate(zip(work.shapes, work.batches)):
-            function = self._by_shape[shape]
+            function = self._by_shape[0 if self._stage.is_free else shape]
             count = np.int32(work.step * self._accumulated + number)
             values = [batch[name] for name in self._names]
             found.append(self._called(function, [*values, work.totals, step, count, True]))
@@ -125,31 +131,36 @@ class Steps:
             tensors = [tf.identity(tf.cast(value, spec.dtype)) for value, spec in zip(values, specs)]
             return self._concrete[function](*tensors)
 
-    def _compiled(self, body: Callable[..., Any], shape: Optional[Shape]) -> compat.Compiled:
-        """`body` on every replica, as one function of plain tensors."""
+    def _compiled(self, body: Callable[..., Any], shape: Optional[Shape], is_free: bool = False) -> compat.Compiled:
+        """`body` on every replica, as one function of plain tensors; free ones are tried in `shape`, and take any."""
         replicas = self._placement.replicas
         inputs = self._stage.inputs(shape, replicas) if shape else {}
-        names, scalars = list(inputs), _SCALARS[body.__name__]
-        signature = [*inputs.values(), *(scalars(len(self._stage.parts)))]
+        names, scalars = list(inputs), _SCALARS[body.__name__](len(self._stage.parts))
+        signature = [*(_opened(spec) if is_free else spec for spec in inputs.values()), *scalars]
+        static = None if is_free else shape
 
         def function(*values: Tensor) -> Any:
             def on_replica() -> Any:
                 context = tf.distribute.get_replica_context()
                 replica = context.replica_id_in_sync_group
                 mine = {name: _rows(value, replica, replicas) for name, value in zip(names, values)}
-                return body(mine, shape, context, *values[len(names) :])
+                return body(mine, static, context, *values[len(names) :])
 
             found = self._strategy.run(on_replica)
             # Everything was added up over replicas, so that all have the same.
             return tf.nest.map_structure(lambda one: self._strategy.experimental_local_results(one)[0], found)
 
-        size = f"_{shape.text_length}x{shape.mel_frames}x{shape.batch_size}" if shape else ""
+        size = f"_{static.text_length}x{static.mel_frames}x{static.batch_size}" if static else "_free" * is_free
         function.__name__ = f"{self._stage.name}{body.__name__}{size}"
         # XLA cannot reduce over replicas on every release: mirrored steps compile what each computes alone.
         whole = self._jit and not self._is_mirrored
-        return _compiled(function, signature, jit_compile=whole or None)
+        made = _compiled(function, signature, jit_compile=whole or None)
+        self._trials[made] = [*inputs.values(), *scalars]
+        return made
 
-    def _found(self, batch: Any, shape: Shape, context: Any, totals: Tensor, step: Tensor, number: Tensor) -> Any:
+    def _found(
+        self, batch: Any, shape: Optional[Shape], context: Any, totals: Tensor, step: Tensor, number: Tensor
+    ) -> Any:
         """This replica's share of the losses, and of what adds up over a step: gradients and statistics."""
         replica = tf.cast(context.replica_id_in_sync_group, tf.int32)
         seed = tf.stack([self._recipe.run.seed + _SPREAD * replica, number])
@@ -170,7 +181,14 @@ class Steps:
         return parts, [*gradients, *self._stage.statistics(extra, step_seed, Piece(place, self._pieces))]
 
     def _move(
-        self, batch: Any, shape: Shape, context: Any, totals: Tensor, step: Tensor, number: Tensor, live: Tensor
+        self,
+        batch: Any,
+        shape: Optional[Shape],
+        context: Any,
+        totals: Tensor,
+        step: Tensor,
+        number: Tensor,
+        live: Tensor,
     ) -> Any:
         """A whole step on one batch."""
         parts, found = self._found(batch, shape, context, totals, step, number)
@@ -178,7 +196,14 @@ class Steps:
         return (parts, *self._follow(found, context, self._whole(tf.unstack(parts)), step, live))
 
     def _add(
-        self, batch: Any, shape: Shape, context: Any, totals: Tensor, step: Tensor, number: Tensor, live: Tensor
+        self,
+        batch: Any,
+        shape: Optional[Shape],
+        context: Any,
+        totals: Tensor,
+        step: Tensor,
+        number: Tensor,
+        live: Tensor,
     ) -> Any:
         """One of several batches that are added up."""
         parts, found = self._found(batch, shape, context, totals, step, number)
@@ -204,7 +229,7 @@ class Steps:
         self._stage.follow(statistics, moved.is_finite)
         return moved.norm, moved.is_finite, moved.learning_rate
 
-    def _measure(self, batch: Any, shape: Shape, context: Any, totals: Tensor) -> Any:
+    def _measure(self, batch: Any, shape: Optional[Shape], context: Any, totals: Tensor) -> Any:
         """The losses of a batch, and nothing moves."""
         found = self._stage.losses(batch, shape, tf.constant([0, 0]), training=False)
         return self._summed(context, [found.means * found.counts / totals])
@@ -230,9 +255,14 @@ def _rows(value: Tensor, replica: Any, replicas: int) -> Tensor:
     """The rows of one replica."""
     if replicas == 1:
         return value
-    rows = value.shape[0] // replicas
+    rows = extents(value)[0] // replicas
     start = tf.cast(replica, tf.int32) * rows
-    return tf.ensure_shape(value[start : start + rows], [rows, *value.shape[1:]])
+    return tf.ensure_shape(value[start : start + rows], [rows if isinstance(rows, int) else None, *value.shape[1:]])
+
+
+def _opened(spec: Any) -> Any:
+    """The spec of a batch of whatever rows and lengths, which are the first two axes of a tensor."""
+    return tf.TensorSpec([None if axis < 2 else size for axis, size in enumerate(spec.shape)], spec.dtype)
 
 
 def _dense(gradient: Any, variable: Any) -> Tensor:

@@ -91,15 +91,14 @@ class Training:
 
     def _note(self, work: Work, result: Result, feed: Feed) -> None:
         start, stop = self.spells[-1]
-        shapes = [self.stage.shapes[place] for place in work.shapes]
         self.monitor.step(
             work.step + 1,
             {"loss": result.loss, **result.parts},
-            "+".join(named(shape) for shape in shapes),
+            "+".join(named(shape) for shape in work.sizes),
             step_seconds=stop - start,
             wait_seconds=feed.waited,
             frames=work.frames,
-            computed_frames=self.replicas * sum(shape.mel_frames * shape.batch_size for shape in shapes),
+            computed_frames=self.replicas * sum(shape.mel_frames * shape.batch_size for shape in work.sizes),
             buffer=feed.depth,
             learning_rate=result.learning_rate,
             gradient_norm=result.gradient_norm,

@@ -10,7 +10,7 @@ from typing import Any, List, NamedTuple, Optional, Tuple
 import tensorflow as tf
 
 from xtts.model.dropout import Dropout
-from xtts.model.layers import Tensor, again, batched
+from xtts.model.layers import Tensor, again, batched, extents
 
 UNSEEN = -1e9  # added to a score that is not to count: nothing is left of it after the softmax
 BANDS = 4  # of a causal attention: 0.625 of the whole; more bands save little more
@@ -18,11 +18,11 @@ SHORTEST_BAND = 32  # queries
 
 
 class Band(NamedTuple):
-    """Queries from `start` to `stop`, which see the keys up to `seen`."""
+    """Queries from `start` to `stop`, which see the keys up to `seen`; tensors where lengths are free."""
 
-    start: int
-    stop: int
-    seen: int
+    start: Any
+    stop: Any
+    seen: Any
     mask: Optional[Tensor] = None  # added to the scores, [..., queries, seen]
     kept: Optional[Tensor] = None  # by dropout, bool [B, heads, queries, seen]
     scale: float = 1.0  # of what is kept
@@ -40,9 +40,11 @@ def attend(
 
     `mask`, [..., Q, K], is added to the scores; causal ones have their own.
     """
-    bands = _bands(q.shape[2]) if is_causal else [Band(0, q.shape[2], k.shape[2], mask)]
+    batch, heads, queries, _ = extents(q)
+    keys = extents(k)[2]
+    bands = _bands(queries) if is_causal else [Band(0, queries, keys, mask)]  # the last of which see all keys
     if drop:
-        shapes = [[*q.shape[:2], band.stop - band.start, band.seen] for band in bands]
+        shapes = [[batch, heads, band.stop - band.start, band.seen] for band in bands]
         bands = [band._replace(kept=drop.kept(shape), scale=drop.scale) for band, shape in zip(bands, shapes)]
 
     def attention(q: Tensor, k: Tensor, v: Tensor) -> Any:
@@ -55,8 +57,9 @@ def attend(
                 d_part = d_mixed[:, :, band.start : band.stop]
                 d_q_part, d_k_part, d_v_part = _backward(band, q, k, v, part, d_part)
                 d_q.append(d_q_part)
-                d_k += _padded(d_k_part, k.shape[2])
-                d_v += _padded(d_v_part, v.shape[2])
+                unseen = 0 if band is bands[-1] else keys - band.seen
+                d_k += _padded(d_k_part, unseen)
+                d_v += _padded(d_v_part, unseen)
             return _joined(d_q), d_k, d_v
 
         return mixed, gradient
@@ -64,15 +67,19 @@ def attend(
     return tf.custom_gradient(attention)(q, k, v)
 
 
-def causal(queries: int, keys: Optional[int] = None) -> Tensor:
+def causal(queries: Any, keys: Optional[Any] = None) -> Tensor:
     """[queries, keys], the last places of both the same: 0 where a query sees a key, up to its place; else UNSEEN."""
     keys = queries if keys is None else keys
     return tf.where(tf.range(keys - queries, keys)[:, None] >= tf.range(keys)[None], 0.0, UNSEEN)
 
 
-def _bands(length: int) -> List[Band]:
-    size = max(SHORTEST_BAND, -(-length // BANDS))
-    stops = [min(start + size, length) for start in range(0, length, size)]
+def _bands(length: Any) -> List[Band]:
+    size = -(-length // BANDS)
+    if isinstance(length, int):
+        size = max(SHORTEST_BAND, size)
+        stops = [min(start + size, length) for start in range(0, length, size)]
+    else:  # free: as many bands as there may be; none is empty, for the latents alone are longer than that
+        stops = [*(number * size for number in range(1, BANDS)), length]
     return [Band(start, stop, stop, causal(stop - start, stop)) for start, stop in zip([0, *stops], stops)]
 
 
@@ -114,5 +121,6 @@ def _joined(parts: List[Tensor]) -> Tensor:
     return parts[0] if len(parts) == 1 else tf.concat(parts, axis=2)
 
 
-def _padded(x: Tensor, length: int) -> Tensor:
-    return x if x.shape[2] == length else tf.pad(x, [[0, 0], [0, 0], [0, length - x.shape[2]], [0, 0]])
+def _padded(x: Tensor, unseen: Any) -> Tensor:
+    """The gradient of keys, with zeros for those that no query saw."""
+    return x if isinstance(unseen, int) and not unseen else tf.pad(x, [[0, 0], [0, 0], [0, unseen], [0, 0]])

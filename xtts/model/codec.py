@@ -19,7 +19,7 @@ import tensorflow as tf
 
 from xtts import sizes
 from xtts.model.convolution import Conv1d
-from xtts.model.layers import Axes, Module, Tensor
+from xtts.model.layers import Axes, Module, Tensor, extents
 
 # In a published file, but no part of the codec: how often each code was used, kept for a loss that XTTS does not use.
 IGNORED = ("discrete_loss.accumulator", "discrete_loss.accumulator_filled", "discrete_loss.accumulator_index")
@@ -246,7 +246,7 @@ def _inside(x: Tensor, lengths: Optional[Tensor]) -> Tensor:
     """Which frames of x [B, T, C] are sound, [B, T]."""
     if lengths is None:
         return tf.ones(x.shape[:2], tf.bool)
-    return tf.range(x.shape[1])[None] < tf.cast(lengths, tf.int32)[:, None]
+    return tf.range(extents(x)[1])[None] < tf.cast(lengths, tf.int32)[:, None]
 
 
 def _blanked(x: Tensor, lengths: Optional[Tensor]) -> Tensor:

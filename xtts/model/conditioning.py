@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from xtts.model.attention import attend
 from xtts.model.convolution import Conv1d
-from xtts.model.layers import GroupNorm, Linear, Module, Tensor, constant, normal
+from xtts.model.layers import GroupNorm, Linear, Module, Tensor, constant, extents, normal
 from xtts.sizes import LATENTS, Gpt
 
 RESIDUAL = 0.02  # deviation of what leads back into the residual stream, over the square root of how often that is
@@ -45,7 +45,7 @@ class FrameAttention(Module):
 
     def __call__(self, x: Tensor) -> Tensor:
         x = self.norm(x)
-        batch, frames, width = x.shape
+        batch, frames, width = extents(x)
         # The published order: heads first, and q, k, v within each.
         q, k, v = tf.unstack(tf.reshape(self.qkv(x), [batch, frames, self._heads, 3, width // self._heads]), axis=3)
         return x + self.proj_out(_mixed(q, k, v))
@@ -68,7 +68,7 @@ class PerceiverResampler(Module):
         self.norm = RmsNorm(size.width)
 
     def __call__(self, heard: Tensor) -> Tensor:
-        latents = tf.tile(tf.cast(self.latents, heard.dtype)[None], [heard.shape[0], 1, 1])
+        latents = tf.tile(tf.cast(self.latents, heard.dtype)[None], [extents(heard)[0], 1, 1])
         for attention, feed_forward in self.layers:
             latents += attention(latents, heard)
             latents += feed_forward["2"](_geglu(feed_forward["0"](latents)))
@@ -93,7 +93,7 @@ class LatentAttention(Module):
         return self.to_out(_mixed(q, k, v))
 
     def _split(self, x: Tensor, parts: int) -> Tensor:
-        return tf.reshape(x, [x.shape[0], x.shape[1], parts * self._heads, self._head_width])
+        return tf.reshape(x, [*extents(x)[:2], parts * self._heads, self._head_width])
 
 
 class RmsNorm(Module):
@@ -111,7 +111,7 @@ class RmsNorm(Module):
 
 def _mixed(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """Queries [B, Q, heads, head], keys and values [B, K, heads, head] to [B, Q, heads * head]; all see all."""
-    batch, count, heads, width = q.shape
+    batch, count, heads, width = extents(q)
     # Scaled on both sides, so that half precision does not overflow before the softmax.
     q, k, v = (tf.transpose(x * scale, [0, 2, 1, 3]) for x, scale in ((q, width**-0.25), (k, width**-0.25), (v, 1)))
     return tf.reshape(tf.transpose(attend(q, k, v), [0, 2, 1, 3]), [batch, count, heads * width])

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Dict, Optional
 import numpy as np
 import tensorflow as tf
 
-from xtts.model.layers import Axes, Module, Tensor, constant, has_gpu, normal, product
+from xtts.model.layers import Axes, Module, Tensor, constant, extents, has_gpu, normal, product
 
 
 class Conv1d(Module):
@@ -61,13 +61,13 @@ def convolve_time(x: Tensor, weight: Tensor, dilation: int = 1, stride: int = 1)
     Every `dilation`-th frame makes a column of a picture, and a kernel one column wide goes down it: a reshape, and
     no dilation is left. A dilated one goes on frame by frame, with a stride of 1.
     """
-    batch, frames, _ = x.shape
-    rest = -frames % dilation
+    batch, frames, _ = extents(x)
+    rest = 0 if dilation == 1 else -frames % dilation
     if rest:
         x = tf.pad(x, [[0, 0], [0, rest], [0, 0]])
     picture = tf.reshape(x, [batch, (frames + rest) // dilation, dilation, x.shape[2]])
     y = convolve(picture, weight[:, None], stride)
-    y = tf.reshape(y, [batch, y.shape[1] * y.shape[2], weight.shape[2]])
+    y = tf.reshape(y, [batch, extents(y)[1] * y.shape[2], weight.shape[2]])
     return y[:, : frames - dilation * (weight.shape[0] - 1)] if rest else y
 
 

@@ -1,10 +1,11 @@
 """Dropout: the seed of a step comes in, masks go out, the same in every run and on every TensorFlow way of running."""
 
-from typing import Any, Optional
+import math
+from typing import Any, List, Optional
 
 import tensorflow as tf
 
-from xtts.model.layers import Tensor
+from xtts.model.layers import Tensor, extents
 
 
 class Dropout:
@@ -27,12 +28,12 @@ class Dropout:
         """x, with a part of it zero and the rest scaled."""
         if not self:
             return x
-        return tf.where(self.kept(x.shape), x * tf.constant(self.scale, x.dtype), tf.zeros([], x.dtype))
+        return tf.where(self.kept(extents(x)), x * tf.constant(self.scale, x.dtype), tf.zeros([], x.dtype))
 
-    def kept(self, shape: Any) -> Tensor:
-        """A new mask, bool: True where something is kept."""
+    def kept(self, shape: List[Any]) -> Tensor:
+        """A new mask, bool: True where something is kept. `shape` is as `extents` has it."""
         self._draws += 1
-        count = tf.TensorShape(shape).num_elements()
+        count = math.prod(shape)
         seed = tf.cast(self._seed, tf.int32) + tf.constant([0, self._draws * 0x3C6EF35F % 2**31], tf.int32)
         bits = tf.random.stateless_uniform([-(-count // 4)], seed, minval=None, maxval=None, dtype=tf.int32)
         drawn = tf.reshape(tf.bitcast(bits, tf.uint8), [-1])[:count]

@@ -20,7 +20,7 @@ import tensorflow as tf
 from xtts.model.attention import UNSEEN, causal
 from xtts.model.conditioning import ConditioningEncoder, PerceiverResampler
 from xtts.model.dropout import Dropout
-from xtts.model.layers import Embedding, LayerNorm, Linear, Module, Tensor
+from xtts.model.layers import Embedding, LayerNorm, Linear, Module, Tensor, extents
 from xtts.model.transformer import Transformer
 from xtts.shapes import STOPS
 from xtts.sizes import LATENTS
@@ -115,25 +115,27 @@ class Gpt(Module):
         codes: Tensor,
         code_lengths: Tensor,
         reference: Tensor,
-        joint_length: Optional[int] = None,
+        joint_length: Optional[Any] = None,
         dropout: float = 0.0,
         seed: Optional[Tensor] = None,
     ) -> Tuple[Losses, Logits]:
         """Losses and logits of a batch, codes next to text.
 
-        `joint_length` is that of the batch's shape, in which every row fits; without it, one in which any row does.
+        `joint_length` is that of the batch's shape, in which every row fits; a tensor where lengths are free; without
+        it, one in which any row does.
         `seed`, two integers, is that of the step's dropout.
         """
         text_part, code_part = self._parts(text, text_lengths, codes, code_lengths)
         text_part, code_part = text_part.without_last(), code_part.without_last()
-        length = text_part.inputs.shape[1] + code_part.inputs.shape[1]
+        text_places, code_places = extents(text_part.inputs)[1], extents(code_part.inputs)[1]
+        length = text_places + code_places
         if joint_length is not None:
-            length = min(length, joint_length - LATENTS - 2)  # without the two marks at the end
+            length = joint_length - LATENTS - 2  # without the two marks at the end
         begin = text_lengths + 1
         joint = self._joint(text_part.inputs, code_part.inputs, begin, length, self.style(reference))
         states = self._states(joint, None, Dropout(dropout, seed))[:, LATENTS:]
-        code_states = shifted(states, -begin, code_part.inputs.shape[1])
-        return self._losses(states[:, : text_part.inputs.shape[1]], code_states, text_part, code_part)
+        code_states = shifted(states, -begin, code_places)
+        return self._losses(states[:, :text_places], code_states, text_part, code_part)
 
     def published_losses(
         self, text: Tensor, text_lengths: Tensor, codes: Tensor, code_lengths: Tensor, reference: Tensor
@@ -172,11 +174,11 @@ class Gpt(Module):
 
     def embedded_text(self, ids: Tensor) -> Tensor:
         """[B, T] to [B, T, width], [START] at place 0; float32."""
-        return self.text_embedding(ids) + self.text_pos_embedding(ids.shape[1])
+        return self.text_embedding(ids) + self.text_pos_embedding(extents(ids)[1])
 
     def embedded_codes(self, ids: Tensor) -> Tensor:
         """[B, C] to [B, C, width], [start] at place 0; float32."""
-        return self.mel_embedding(ids) + self.mel_pos_embedding(ids.shape[1])
+        return self.mel_embedding(ids) + self.mel_pos_embedding(extents(ids)[1])
 
     def _parts(self, text: Tensor, text_lengths: Tensor, codes: Tensor, code_lengths: Tensor) -> Tuple[Marked, Marked]:
         """[START] text [STOP], and [start] codes, three stops, [stop]; nothing is to come of blank rows."""
@@ -188,11 +190,12 @@ class Gpt(Module):
             Marked(code_part.inputs, tf.where(is_blank, IGNORED, code_part.targets)),
         )
 
-    def _joint(self, text: Tensor, codes: Tensor, begin: Tensor, length: int, style: Tensor) -> Tensor:
+    def _joint(self, text: Tensor, codes: Tensor, begin: Tensor, length: Any, style: Tensor) -> Tensor:
         """Style and `length` places of text, up to `begin` [B], and codes from there on: [B, 32 + length, width]."""
-        is_text = tf.range(text.shape[1])[None] < begin[:, None]
+        places = extents(text)[1]
+        is_text = tf.range(places)[None] < begin[:, None]
         text_vectors = tf.where(is_text[:, :, None], self.embedded_text(text), 0.0)
-        text_vectors = tf.pad(text_vectors, [[0, 0], [0, max(0, length - text.shape[1])], [0, 0]])[:, :length]
+        text_vectors = tf.pad(text_vectors, [[0, 0], [0, length - places], [0, 0]])
         joint = text_vectors + shifted(self.embedded_codes(codes), begin, length)
         return tf.concat([style, tf.cast(joint, style.dtype)], axis=1)
 
@@ -218,34 +221,35 @@ class Positions(Module):
         super().__init__()
         self.emb = Embedding(count, width, random)
 
-    def __call__(self, length: int) -> Tensor:
+    def __call__(self, length: Any) -> Tensor:
         return self.emb.weight[:length]
 
 
-def shifted(x: Tensor, by: Tensor, length: int) -> Tensor:
+def shifted(x: Tensor, by: Tensor, length: Any) -> Tensor:
     """[B, T, width] to [B, length, width]: each row moved to later places, by [B], with zeros where nothing lands.
 
     Its gradient is a shift back: a gather where TensorFlow would scatter.
     """
 
     def move(x: Tensor) -> Any:
-        return _moved(x, by, length), lambda dy: _moved(dy, -by, x.shape[1])
+        return _moved(x, by, length), lambda dy: _moved(dy, -by, extents(x)[1])
 
     return tf.custom_gradient(move)(x)
 
 
-def _moved(x: Tensor, by: Tensor, length: int) -> Tensor:
+def _moved(x: Tensor, by: Tensor, length: Any) -> Tensor:
     places = tf.range(length)[None] - tf.cast(by, tf.int32)[:, None]
-    inside = (places >= 0) & (places < x.shape[1])
+    inside = (places >= 0) & (places < extents(x)[1])
     return tf.where(inside[:, :, None], tf.gather(x, tf.where(inside, places, 0), batch_dims=1), tf.zeros([], x.dtype))
 
 
 def marked(ids: Tensor, lengths: Tensor, start: int, stop: int, stops: int = 0) -> Marked:
     """[start] ids, stops, [stop] as they go in, [B, T + stops + 2]; as they are to come out, without [start]."""
-    places = tf.range(ids.shape[1] + stops + 2)[None]
+    rows, count = extents(ids)
+    places = tf.range(count + stops + 2)[None]
     lengths = tf.cast(lengths, tf.int32)[:, None]
     body = tf.where(places < lengths, tf.pad(tf.cast(ids, tf.int32), [[0, 0], [0, stops + 2]]), stop)
-    inputs = tf.concat([tf.fill([ids.shape[0], 1], start), body[:, :-1]], axis=1)
+    inputs = tf.concat([tf.fill([rows, 1], start), body[:, :-1]], axis=1)
     return Marked(inputs, tf.where(places <= lengths + stops, body, IGNORED))
 
 

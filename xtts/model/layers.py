@@ -66,6 +66,15 @@ def constant(shape: Tuple[int, ...], value: float, trainable: bool = True) -> An
     return tf.Variable(np.full(shape, value, np.float32), trainable=trainable)
 
 
+def extents(x: Tensor) -> List[Any]:
+    """How long each axis of x is: a whole number where the trace knows it, a tensor where it is free."""
+    static = list(x.shape)
+    if None not in static:
+        return static
+    free = tf.shape(x)
+    return [free[axis] if size is None else size for axis, size in enumerate(static)]
+
+
 def product(x: Tensor, weight: Any, bias: Optional[Any] = None) -> Tensor:
     """[..., inputs] times [inputs, outputs]: one matrix product, forwards and backwards, however many axes there are.
 
@@ -74,7 +83,7 @@ def product(x: Tensor, weight: Any, bias: Optional[Any] = None) -> Tensor:
     rows = x if len(x.shape) == 2 else tf.reshape(x, [-1, x.shape[-1]])
     y = tf.custom_gradient(_matmul)(rows, tf.cast(weight, x.dtype))
     y = y if bias is None else tf.nn.bias_add(y, tf.cast(bias, x.dtype))
-    return y if len(x.shape) == 2 else tf.reshape(y, [*x.shape[:-1], y.shape[-1]])
+    return y if len(x.shape) == 2 else tf.reshape(y, [*extents(x)[:-1], y.shape[-1]])
 
 
 def _matmul(x: Tensor, weight: Tensor) -> Any:
@@ -208,9 +217,10 @@ class GroupNorm(Module):
         self.bias = constant((width,), 0.0)
 
     def __call__(self, x: Tensor) -> Tensor:
-        grouped = tf.reshape(x, [x.shape[0], x.shape[1], self._groups, -1])
+        batch, frames, width = extents(x)
+        grouped = tf.reshape(x, [batch, frames, self._groups, width // self._groups])
         weight, bias = (tf.reshape(part, [self._groups, -1]) for part in (self.weight, self.bias))
-        return tf.reshape(_normalised(grouped, weight, bias, [1, 3], self._epsilon), x.shape)
+        return tf.reshape(_normalised(grouped, weight, bias, [1, 3], self._epsilon), [batch, frames, width])
 
 
 class Embedding(Module):

@@ -1,7 +1,8 @@
 """Mels in TensorFlow, for the device that makes features: a batch of padded waves comes in, a batch of mels goes out.
 
 The numbers are those of `xtts.mel`, clip by clip: padding is not heard, and a clip is mirrored at its own end, not at
-the batch's. Shapes are static, so a signature is one trace; with either transform XLA compiles all of it.
+the batch's. A signature is one trace, whether it says rows and lengths or leaves them free; with either transform XLA
+compiles all of it where they are static.
 """
 
 import functools
@@ -11,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from xtts.mel import LOG_FLOOR, MelSpec, filterbank, frames, heard, window
+from xtts.model.layers import extents
 
 Tensor = Any  # tf.Tensor; TensorFlow brings no types
 Transform = Literal["fft", "matmul"]
@@ -51,7 +53,7 @@ def transform_for(device: str) -> Transform:
 
 def _mel(waves: Tensor, lengths: Tensor, spec: MelSpec, transform: Optional[Transform]) -> Tensor:
     padded = _mirrored(_preemphasised(waves, lengths, spec), lengths, spec)
-    pieces = tf.signal.frame(padded, spec.win_length, spec.hop_length)[:, : frames(waves.shape[1], spec)]
+    pieces = tf.signal.frame(padded, spec.win_length, spec.hop_length)[:, : frames(extents(waves)[1], spec)]
     if (transform or transform_for(pieces.device)) == "fft":
         # n_fft is filled up behind the window instead of around it: that turns phases, and energies have none.
         spectrum = tf.signal.rfft(pieces * window(spec), [spec.n_fft])[:, :, : heard(spec)]
@@ -73,14 +75,14 @@ def _preemphasised(waves: Tensor, lengths: Tensor, spec: MelSpec) -> Tensor:
 
 def _mirrored(waves: Tensor, lengths: Tensor, spec: MelSpec) -> Tensor:
     """Each clip with as much of it mirrored at both its ends as windows reach over; what comes after is not heard."""
-    places = tf.range(-spec.reach, waves.shape[1] + spec.win_length - spec.reach)[None]
+    places = tf.range(-spec.reach, extents(waves)[1] + spec.win_length - spec.reach)[None]
     period = tf.maximum(2 * (lengths[:, None] - 1), 1)  # there and back: windows may be longer than the clip
     there = tf.math.floormod(places, period)
     return tf.gather(waves, tf.minimum(there, period - there), batch_dims=1)
 
 
 def _filled(mels: Tensor, lengths: Tensor, spec: MelSpec, fill: float) -> Tensor:
-    inside = tf.range(mels.shape[1])[None] < tf.expand_dims(frames(lengths, spec), 1)
+    inside = tf.range(extents(mels)[1])[None] < tf.expand_dims(frames(lengths, spec), 1)
     return tf.where(inside[:, :, None], mels, tf.constant(fill, mels.dtype))
 
 

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from xtts.model.attention import attend
 from xtts.model.dropout import Dropout
-from xtts.model.layers import Gpt2Linear, LayerNorm, Module, Tensor, again
+from xtts.model.layers import Gpt2Linear, LayerNorm, Module, Tensor, again, extents
 from xtts.sizes import Gpt as Size
 
 ROOT, CUBIC = (2 / np.pi) ** 0.5, 0.044715  # of the gelu
@@ -35,13 +35,14 @@ class Transformer(Module):
     def __call__(self, x: Tensor, mask: Optional[Tensor], drop: Dropout) -> Tensor:
         """Vectors [B, L, width]; `mask`, [B, 1, L, L], is added to scores; without one, tokens see all before them."""
         tokens, _ = self.read(x, mask, drop)
-        return tf.reshape(self.ln_f(tokens), x.shape)
+        return tf.reshape(self.ln_f(tokens), extents(x))
 
     def read(self, x: Tensor, mask: Optional[Tensor], drop: Dropout) -> Tuple[Tensor, List[Cache]]:
         """The stream after the last block, [B * L, width], and what each block remembers of it."""
         tokens, caches = tf.reshape(drop(x), [-1, x.shape[2]]), []
+        batch = extents(x)[0]
         for block in self.h:
-            tokens, cache = block(tokens, x.shape[0], mask, drop)
+            tokens, cache = block(tokens, batch, mask, drop)
             caches.append(cache)
         return tokens, caches
 
@@ -68,8 +69,8 @@ class Block(Module):
         self.ln_2 = LayerNorm(size.width)
         self.mlp = FeedForward(size.width, residual, random)
 
-    def __call__(self, tokens: Tensor, batch: int, mask: Optional[Tensor], drop: Dropout) -> Tuple[Tensor, Cache]:
-        """Tokens [B * L, width] to the same, and what is to be remembered of them."""
+    def __call__(self, tokens: Tensor, batch: Any, mask: Optional[Tensor], drop: Dropout) -> Tuple[Tensor, Cache]:
+        """Tokens [B * L, width] to the same, and what is to be remembered of them; `batch` is B."""
         mixed, cache = self.attn(self.ln_1(tokens), batch, mask, drop)
         tokens += drop(mixed)
         return tokens + drop(self.mlp(self.ln_2(tokens))), cache
@@ -90,7 +91,7 @@ class Attention(Module):
         self.c_attn = Gpt2Linear(width, 3 * width, random)
         self.c_proj = Gpt2Linear(width, width, random, deviation=residual)
 
-    def __call__(self, tokens: Tensor, batch: int, mask: Optional[Tensor], drop: Dropout) -> Tuple[Tensor, Cache]:
+    def __call__(self, tokens: Tensor, batch: Any, mask: Optional[Tensor], drop: Dropout) -> Tuple[Tensor, Cache]:
         q, k, v = self._split(tokens, batch)
         return self._mixed(q, k, v, mask, drop), Cache(k, v)
 
@@ -102,7 +103,7 @@ class Attention(Module):
 
     def _split(self, tokens: Tensor, batch: int) -> List[Tensor]:
         """Queries, keys and values, each [B, heads, L, head]; queries are scaled."""
-        count, width = tokens.shape
+        count, width = extents(tokens)
         parts = tf.reshape(self.c_attn(tokens), [batch, count // batch, 3, self._heads, width // self._heads])
         q, k, v = tf.unstack(tf.transpose(parts, [2, 0, 3, 1, 4]))
         return [q * (width // self._heads) ** -0.5, k, v]
