@@ -84,6 +84,7 @@ class Ended:
     def __init__(self, status, said):
         self.status, self.said = status, said
         assert "Traceback" not in said, said
+        assert "triggered tf.function retracing" not in said, said
 
 
 class Process:

@@ -90,5 +90,8 @@ class Features:
         return list(self._functions.values())
 
     def _call(self, name: str, waves: np.ndarray, lengths: np.ndarray) -> Tensor:
+        function = self._functions[name]
         with tf.device(self._device):
-            return self._functions[name](tf.constant(waves), tf.constant(lengths, tf.int32))
+            arguments = tf.constant(waves), tf.constant(lengths, tf.int32)
+            function.trace(*arguments)  # each shape of a plan is traced once, and that is as it should be
+            return function(*arguments)

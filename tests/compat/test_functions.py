@@ -1,5 +1,6 @@
 """functions: traces counted, explained and limited, on the real TensorFlow."""
 
+import logging
 import warnings
 
 import numpy as np
@@ -116,6 +117,24 @@ def test_a_trace_without_a_new_argument_is_explained_too():
         step(tf.zeros([1]))
     if step.traces > 1:  # newer releases trace anew for a strategy
         assert "the arguments did not change" in str(step.retraces[-1])
+
+
+def test_what_is_traced_on_purpose_is_no_retrace_and_no_warning():
+    """Eight shapes that were asked for: eight traces, no retrace, and TensorFlow says nothing of too many."""
+    said = []
+    handler = logging.Handler()
+    handler.emit = lambda record: said.append(record.getMessage())
+    tf.get_logger().addHandler(handler)
+    try:
+        for is_planned in (True, False):
+            double = compat.compiled(lambda x: 2 * x)
+            for length in range(1, 9):
+                if is_planned:
+                    double.trace(tf.ones([length]))
+                double(tf.ones([length]))
+            assert (double.traces, len(double.retraces), bool(said)) == (8, 0 if is_planned else 7, not is_planned)
+    finally:
+        tf.get_logger().removeHandler(handler)
 
 
 def test_a_method_counts_for_each_instance():

@@ -72,6 +72,11 @@ class Compiled:
                 self._record(key, met, before)
         return result
 
+    def trace(self, *arguments: Any, **options: Any) -> None:
+        """Trace for these arguments, if they are new: what is meant to be traced TensorFlow need not warn of."""
+        if _key(arguments, options) not in self._keys:
+            self.function.get_concrete_function(*arguments, **options)
+
     def __get__(self, instance: Any, owner: Any = None) -> "Compiled":
         """As a method: each instance has a function, and counts, of its own."""
         if instance is None:
