@@ -59,6 +59,26 @@ def test_pieces_give_the_codes_of_one_go(way, gpt, said):
         assert [one.compilations for one in (speak, start, go_on)] == [1, 1, 1]
 
 
+def test_a_sentence_is_over_when_every_row_has_stopped(gpt, said):
+    """Not while a row speaks or nothing was said yet; but when all have stopped, and when there is no more room."""
+    stop = TOKENS.audio_stop
+    progress = begin(gpt, *said, 3)
+    over = [bool(progress.is_over(stop))]
+    for _ in range(3):
+        progress = extend(gpt, progress, 1)
+        over.append(bool(progress.is_over(stop)))
+    assert over == [False, False, False, True]
+
+    def stop_unless_first(scores, step):
+        return tf.where((step < 2) & (tf.range(3) == 0), 5, stop)
+
+    progress = extend(gpt, begin(gpt, *said, MOST), 1, pick=stop_unless_first)
+    assert not bool(progress.is_over(stop))
+    progress = extend(gpt, progress, MOST, pick=stop_unless_first)
+    assert bool(progress.is_over(stop))
+    assert (int(progress.step), progress.spoken(stop).lengths.numpy().tolist()) == (3, [2, 0, 0])
+
+
 def test_latents_are_those_of_a_pass_over_the_whole(gpt, said):
     """The states that codes were predicted from are collected on the way, equal to a second pass over all of them."""
     spoken = generate(gpt, *said, MOST, 2.0)
