@@ -45,7 +45,9 @@ def test_pieces_give_the_codes_of_one_go(way, gpt, said):
         return extend(gpt, progress, count, 2.0)
 
     if way != "eager":
-        speak, start, go_on = (compat.compiled(one, jit_compile=way == "xla") for one in (speak, start, go_on))
+        speak, start, go_on = (
+            compat.compiled(one, autograph=False, jit_compile=way == "xla") for one in (speak, start, go_on)
+        )
     whole = speak(*said)
     for sizes in ([1] * MOST, [4, 4, 4], [2, 1, 40]):
         progress = start(*said)
@@ -95,7 +97,7 @@ def test_half_precision_speaks(by_xla, gpt, said):
     def speak(text, lengths, style):
         return generate(gpt, text, lengths, style, 6)
 
-    spoken = compat.compiled(speak, jit_compile=by_xla)(text, lengths, tf.cast(style, tf.bfloat16))
+    spoken = compat.compiled(speak, autograph=False, jit_compile=by_xla)(text, lengths, tf.cast(style, tf.bfloat16))
     assert spoken.latents.dtype == tf.bfloat16
     wanted = gpt.latents(text, lengths, spoken.codes, spoken.lengths, style)
     for row, length in enumerate(spoken.lengths.numpy()):
@@ -119,7 +121,7 @@ def test_other_settings_are_no_other_trace(gpt, said):
     def speak(text, lengths, style, penalty, settings):
         return generate(gpt, text, lengths, style, MOST, penalty, settings)
 
-    compiled = compat.compiled(speak, allowed=1, action="raise")
+    compiled = compat.compiled(speak, autograph=False, allowed=1, action="raise")
     best = generate(gpt, *said, MOST).codes.numpy()
     first = compiled(*said, tf.constant(1.0), sampling(seeds=1, rows=3)).codes.numpy()
     again = compiled(*said, tf.constant(1.0), sampling(seeds=1, rows=3)).codes.numpy()
