@@ -24,7 +24,7 @@ from xtts import shapes
 from xtts.feed import Work
 from xtts.optimizer import AdamW, Schedule
 from xtts.placement import place
-from xtts.plan import plan
+from xtts.plan import plan, settled
 from xtts.sizes import SIZES, cost
 from xtts.stages import GptStage, trainable
 from xtts.step import Steps
@@ -172,8 +172,14 @@ def measure(ways):
 
 
 def planned_count(steps, text, mel):
-    """Shapes of a run that says nothing about them."""
+    """Shapes of a run with planned ones that does not say how many."""
     return len(plan(recipe_for(steps=steps), text, mel, Letters.size).layout.shapes)
+
+
+def default_of(steps, text, mel):
+    """What a run on this machine takes that says nothing of shapes."""
+    chosen = settled(recipe_for(steps=steps)).data.shapes
+    return chosen if chosen == "relaxed" else f"{planned_count(steps, text, mel)} planned"
 
 
 def table(ways, figures, frames, defaults):
@@ -193,16 +199,15 @@ def table(ways, figures, frames, defaults):
 
 @pytest.mark.long
 @pytest.mark.timeout(3000)
-def test_planned_shapes_outrun_the_other_static_ones():
-    """Planned shapes reach 93 % of what no padding would, or with XLA twice a fixed shape; and `auto` is a good choice.
+def test_the_default_outruns_every_other_way():
+    """Planned shapes reach 93 % of what no padding would, or with XLA twice a fixed shape; and `auto` is the fastest.
 
-    A run is as many steps of the default as its recipe has; other ways learn from as many frames. Free lengths start
-    with one trace: a run that begins with them ends sooner, and is not judged; their steps are hardly quicker.
+    A run is as many steps of the default as its recipe has; other ways learn from as many frames.
     """
     text, mel = ljspeech_like(13_100)
     placement = place(loads("[devices]\nbuffer_size = 50").devices)
-    defaults = {name: f"{planned_count(steps, text, mel)} planned" for name, steps in RUNS.items()}
-    counts = {8, 16, *(int(name.split()[0]) for name in defaults.values())}
+    defaults = {name: default_of(steps, text, mel) for name, steps in RUNS.items()}
+    counts = {8, 16, *(planned_count(steps, text, mel) for steps in RUNS.values())}
     ways = [made("fixed 200 x 800", text, mel, placement, "pad_to_fixed_length = true")]
     ways += [made(f"{n} planned", text, mel, placement, f"shape_count = {n}") for n in sorted(counts)]
     ways += [made("relaxed", text, mel, placement, 'shapes = "relaxed"')]
@@ -221,7 +226,6 @@ def test_planned_shapes_outrun_the_other_static_ones():
     base = figures["fixed 200 x 800"].speed
     is_quick = any("XLA" in name and one.speed >= XLA_RATIO * base for name, one in figures.items())
     assert figures["16 planned"].share >= LIMIT_SHARE or is_quick
-    assert NOISE * figures["16 planned"].speed >= figures["relaxed"].speed
     for name, default in defaults.items():
-        seconds = {other: one.run(frames[name]) for other, one in figures.items() if other != "relaxed"}
+        seconds = {other: one.run(frames[name]) for other, one in figures.items()}
         assert seconds[default] <= NOISE * min(seconds.values()), (name, seconds)

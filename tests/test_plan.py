@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from xtts import plan as plans
 from xtts.plan import CURVE, PlanError, Speed, plan
 from xtts.toml import loads
 
@@ -132,6 +133,35 @@ def test_every_usable_utterance_is_trained_on_once_an_epoch(pairs, batch_size):
     found = plan(recipe, text, mel, 60)
     assert sorted(i for batch in found.order.batches(0) for i in batch.utterances) == usable
     assert found.utterances == len(usable) == len(pairs) - sum(found.rejected.values())
+
+
+@pytest.mark.parametrize(
+    ("text", "on_gpu", "on_cpu"),
+    [
+        ("[data]", "planned", "relaxed"),
+        ("[data]\nshape_count = 4", "planned", "planned"),
+        ("[train]\njit_compile = true", "planned", "planned"),
+        ("[devices]\nmodel_gpu = 0", "planned", "planned"),
+        ("[devices]\nmulti_gpu = true", "planned", "planned"),
+        ("[data]\npad_to_fixed_length = true", "fixed", "fixed"),
+        ('[data]\nshapes = "relaxed"', "relaxed", "relaxed"),
+    ],
+)
+def test_shapes_that_nobody_named_are_the_fastest_of_the_machine(text, on_gpu, on_cpu, monkeypatch):
+    """Free lengths without a GPU, unless XLA or a number of shapes is asked for; and always as a run was begun."""
+    for is_there, expected in ((True, on_gpu), (False, on_cpu)):
+        monkeypatch.setattr(plans, "has_gpu", lambda is_there=is_there: is_there)
+        assert plans.settled(loads(text)).data.shapes == expected
+    assert plans.settled(loads("[data]"), begun="planned").data.shapes == "planned"
+
+
+def test_a_gpu_that_is_hidden_is_none(monkeypatch):
+    """CUDA_VISIBLE_DEVICES hides GPUs from TensorFlow, and from the choice of shapes."""
+    monkeypatch.setattr(plans.shutil, "which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    assert plans.has_gpu()
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
+    assert not plans.has_gpu()
 
 
 def test_steps_are_batches_over_accumulation():

@@ -56,7 +56,7 @@ def test_a_recipe_refuses_a_contradiction():
 def test_pad_to_fixed_length_means_one_fixed_shape():
     """The old name asks for the fixed way unless another is named, and then the two contradict."""
     assert Data(pad_to_fixed_length=True).shapes == "fixed"
-    assert Data().shapes == "planned"
+    assert Data().shapes == "auto"
     with pytest.raises(ValueError, match=r"data\.shapes"):
         Recipe(data=Data(pad_to_fixed_length=True, shapes="planned"))
 

@@ -10,6 +10,7 @@ from run_processes import copy, final, is_equal, losses, make_corpus, summary, u
 from xtts import audio, toml
 from xtts.journal import Journal
 from xtts.names import MEL_STATS
+from xtts.plan import settled
 from xtts.weights import read_folder
 
 CODEC = 'run.stages=["codec"]'
@@ -19,7 +20,7 @@ FIGURES = "steps traces retraces_after_warmup data_wait_share frames_per_second 
 
 def test_a_run_learns_and_leaves_its_records(runs):
     """Losses fall, every planned shape is visited, nothing is traced again, and each file holds what it should."""
-    folder, settings = runs.folder("whole"), toml.load(str(runs.root / "recipe.toml"))
+    folder, settings = runs.folder("whole"), settled(toml.load(str(runs.root / "recipe.toml")))
     recipe = toml.load(str(folder / "recipe.toml"))
     assert (recipe.train, recipe.data, recipe.codec) == (settings.train, settings.data, settings.codec)
     for stage in ("codec", "gpt"):

@@ -85,6 +85,7 @@ def plan(arguments: argparse.Namespace) -> int:
     from xtts import plan as plans
     from xtts.material import gather
 
+    recipe = plans.settled(recipe)
     material = gather(recipe, _aside)
     made = plans.plan(recipe, *_planned_from(material))
     print(json_text(made.as_json()) if arguments.json else made.text(), end="")

@@ -60,13 +60,22 @@ def inputs(recipe: Recipe, stage: str, material: Material, plan: Plan, codec: st
 
 
 def changes(before: Inputs, now: Inputs) -> List[str]:
-    """What is not as it was, a few words for each."""
+    """What is not as it was, a few words for each. A setting that was not there yet was as its default is."""
     found = []
+    if before:
+        before = {**_defaults(now), **before}
     for name in sorted({*before, *now}):
         old, new = before.get(name), now.get(name)
         if old != new:
             found.append(f"{name} {json.dumps(old)} -> {json.dumps(new)}" if "." in name else name)
     return found
+
+
+def _defaults(names: Inputs) -> Inputs:
+    """What a recipe that says nothing has for settings of these names."""
+    tables = Recipe().as_tables()
+    settings = {name: name.split(".") for name in names if "." in name}
+    return {name: tables[section].get(key) for name, (section, key) in settings.items()}
 
 
 def digest(value: Any) -> str:

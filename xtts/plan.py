@@ -4,6 +4,9 @@ TensorFlow is not asked for any of it. `Plan.text()` is the page a person reads 
 same for a machine; `layout` and `order` are what the run then follows.
 """
 
+import os
+import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Tuple
 
 import attrs
@@ -150,6 +153,7 @@ def plan(
     `text_lengths` (tokens) and `mel_frames` have one entry an utterance, and the order names utterances by their place
     there. `text_tokens` is how many tokens the tokenizer has; `rejected` counts what was set aside before, by reason.
     """
+    recipe = settled(recipe, begun="planned")
     text, mel = np.asarray(text_lengths, np.int32), np.asarray(mel_frames, np.int32)
     size = SIZES[recipe.model.size]
     too_long = _too_long(recipe, text, mel)
@@ -184,6 +188,28 @@ def plan(
         budgets=memory.budgets(recipe, size, text_tokens, layout.shapes),
         advice=(*memory.advice(recipe, size, text_tokens, layout.shapes), *_shape_advice(recipe, layout, work, curve)),
     )
+
+
+def settled(recipe: Recipe, begun: Optional[str] = None) -> Recipe:
+    """The recipe with `shapes = "auto"` decided: as a run was `begun`, or by what is fastest on this machine.
+
+    On CPUs free lengths are: they start with one trace and pad least. Static shapes pay where a device tunes itself to
+    each shape, so they are for GPUs, those that a recipe names and a machine lacks too; and for XLA, and where somebody
+    says how many there are to be.
+    """
+    if recipe.data.shapes != "auto":
+        return recipe
+    is_static = recipe.train.jit_compile is True or recipe.data.shape_count != "auto" or recipe.devices.names_gpus
+    is_free = not (is_static or has_gpu())
+    shapes: Any = begun or ("relaxed" if is_free else "planned")
+    return attrs.evolve(recipe, data=attrs.evolve(recipe.data, shapes=shapes))
+
+
+def has_gpu() -> bool:
+    """Whether this machine has a GPU that is not hidden; TensorFlow is not asked."""
+    if os.environ.get("CUDA_VISIBLE_DEVICES", "0").strip() in ("", "-1"):
+        return False
+    return shutil.which("nvidia-smi") is not None or Path("/dev/kfd").exists()  # NVIDIA's driver, or AMD's
 
 
 def limits(recipe: Recipe) -> Tuple[int, int]:

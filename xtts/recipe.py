@@ -75,9 +75,10 @@ class Data:
         "en", "language of a corpus that does not name one", pattern="^[a-z]{2,3}(-[A-Za-z]+)?$", examples=["fa"]
     )
     pad_to_fixed_length: bool = knob(False, "one shape for all: max_text_length by max_mel_frames")
-    shapes: Literal["planned", "fixed", "relaxed"] = knob(
-        attrs.Factory(lambda data: "fixed" if data.pad_to_fixed_length else "planned", takes_self=True),
-        "planned: the best few static shapes; fixed: one, as with pad_to_fixed_length; relaxed: free lengths",
+    shapes: Literal["auto", "planned", "fixed", "relaxed"] = knob(
+        attrs.Factory(lambda data: "fixed" if data.pad_to_fixed_length else "auto", takes_self=True),
+        "planned: the best few static shapes; fixed: one, as with pad_to_fixed_length; relaxed: free lengths;"
+        " auto: planned, or relaxed where there is no GPU and none is named",
     )
     shape_count: Union[int, Auto] = knob("auto", "how many planned shapes; auto weighs padding against traces", **COUNT)
     max_text_length: int = knob(200, "longest text of the fixed shape, in tokens; longer is set aside", **COUNT)
@@ -182,6 +183,11 @@ class Devices:
     model_gpu_memory_limit: int = knob(16384, "MB the model GPU may use in the dual pipeline", **COUNT)
     buffer_size: Union[int, Auto] = knob(50, "batches ready ahead of the model; auto: as memory allows", **COUNT)
     model_start_delay: float = knob(2.0, "seconds the buffer fills before the first step", **AMOUNT)
+
+    @property
+    def names_gpus(self) -> bool:
+        """Whether the recipe is meant for GPUs."""
+        return self.multi_gpu or (self.data_gpu, self.model_gpu, self.visible_gpus) != (None, None, None)
 
     @property
     def visible(self) -> Optional[List[int]]:

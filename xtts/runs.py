@@ -58,6 +58,7 @@ def run(recipe: Recipe, say: Say = print) -> Path:
     """Train every stage of a recipe that is not finished; the run's folder."""
     folder = Path(recipe.run.folder) / recipe.run.name
     with RunLock(folder, say), _interrupted():
+        recipe = plans.settled(recipe, _begun(folder))
         material = gather(recipe, say)
         made = _planned(recipe, material)
         placement = place(recipe.devices)
@@ -243,6 +244,13 @@ def _write_model(session: Session, state: State, others: Tensors) -> None:
 def _is_over(state: State, total: int, early_stopping: int) -> bool:
     stopped_early = state.counters["finished"] and 0 < early_stopping <= state.counters["stale"]
     return state.step >= total or bool(stopped_early)
+
+
+def _begun(folder: Path) -> Optional[str]:
+    """With which shapes a run was begun that is in this folder, perhaps on another machine."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        return str(json.loads((folder / "plan.json").read_text(encoding="utf-8"))["mode"])
+    return None
 
 
 def _planned(recipe: Recipe, material: Material, workers: Optional[int] = None) -> Plan:
