@@ -7,10 +7,11 @@ wave = speaker.say("The valley was quiet.", voice="reference.wav")
 wave.write("out.wav")
 """
 
+import itertools
 import sys
 import time
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple, Union
 
 import attrs
 import numpy as np
@@ -29,6 +30,7 @@ References = Union[Voice, PathLike, Sequence[PathLike]]
 CODES_PER_CHARACTER = 2  # of slow speech: a text with more characters than that allows may not fit the model's codes
 SLOWEST, FASTEST = 0.5, 2.0
 LARGEST_SEED = 2**31 - 1
+FIRST, NEXT = 16, 32  # codes after which a stream is heard first, and then again
 
 
 class SpeakError(XttsError):
@@ -131,12 +133,18 @@ class Speaker:
         utterance = self._utterance(text, voice, language, settings)
         for number, piece in enumerate(utterance.pieces):
             render = rendering(self.model, self.synthesis, utterance.voice, utterance.speed)
-            (spoken,) = (one for one in self._spoken(utterance, number) if one.is_last)
+            (spoken,) = self._spoken(utterance, number)
             sound = edged(render.add(spoken), self.sample_rate, is_first=True, is_last=True)
             samples += [sound, self._pause(utterance, number)]
             said.append(self._said(piece, spoken, len(sound)))
         wave = np.concatenate(samples)
         return Wave(wave, self.sample_rate, utterance.language, tuple(said), time.monotonic() - started)
+
+    def stream(
+        self, text: str, voice: Optional[References] = None, language: Optional[str] = None, **settings: Any
+    ) -> "Stream":
+        """The same as `say`, in chunks of float32 samples as they are made, the first before a sentence is finished."""
+        return Stream(self, self._utterance(text, voice, language, settings))
 
     def language_of(self, text: str) -> str:
         """The language of a text by its letters, of those that the model has."""
@@ -193,11 +201,11 @@ class Speaker:
         tokens = len(self.model.tokenizer.encode(text, language))
         return tokens <= self.model.longest_text and CODES_PER_CHARACTER * len(text) <= max(self.model.most_codes, 64)
 
-    def _spoken(self, utterance: "_Utterance", number: int) -> Iterator[Spoken]:
+    def _spoken(self, utterance: "_Utterance", number: int, counts: Iterable[int] = ()) -> Iterator[Spoken]:
         """The codes of a sentence while they are said; the seed of each sentence is its own."""
         ids = self.model.tokenizer.encode(utterance.pieces[number].text, utterance.language)
         manner = attrs.evolve(utterance.manner, seed=(utterance.manner.seed + 7919 * number) % (LARGEST_SEED + 1))
-        return self.synthesis.speak(ids, utterance.voice, manner)
+        return self.synthesis.speak(ids, utterance.voice, manner, counts)
 
     def _said(self, piece: Piece, spoken: Spoken, samples: int) -> Said:
         said = Said(piece.text, spoken.codes, samples / self.sample_rate, spoken.is_cut)
@@ -256,6 +264,49 @@ class Speaker:
             speaker = np.asarray(np.mean(each, axis=0), np.float32)
         self._digest = self._digest or self.model.digest()
         return Voice(self.synthesis.style(cuts), speaker, self._digest, paths[0].stem)
+
+
+class Stream:
+    """Chunks of a text's sound, to go through once; `wave` is what was said so far."""
+
+    def __init__(self, speaker: Speaker, utterance: "_Utterance") -> None:
+        self.sample_rate = speaker.sample_rate
+        self._speaker, self._utterance = speaker, utterance
+        self._said: List[Said] = []
+        self._chunks: List[np.ndarray] = []
+        self._seconds_of_work = 0.0
+        self._sound = self._timed(self._pieces())
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        return self._sound
+
+    @property
+    def wave(self) -> Wave:
+        samples = np.concatenate([np.zeros(0, np.float32), *self._chunks])
+        return Wave(samples, self.sample_rate, self._utterance.language, tuple(self._said), self._seconds_of_work)
+
+    def _timed(self, chunks: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
+        """The chunks that are some; what whoever takes them does meanwhile is not our work."""
+        while True:
+            started = time.monotonic()
+            chunk = next(chunks, None)
+            self._seconds_of_work += time.monotonic() - started
+            if chunk is None:
+                return
+            if len(chunk):
+                self._chunks.append(chunk)
+                yield chunk
+
+    def _pieces(self) -> Iterator[np.ndarray]:
+        speaker, utterance = self._speaker, self._utterance
+        for number, piece in enumerate(utterance.pieces):
+            render, samples = rendering(speaker.model, speaker.synthesis, utterance.voice, utterance.speed), 0
+            for spoken in speaker._spoken(utterance, number, itertools.chain([FIRST], itertools.repeat(NEXT))):
+                sound = edged(render.add(spoken), self.sample_rate, is_first=not samples, is_last=spoken.is_last)
+                samples += len(sound)
+                yield sound
+            self._said.append(speaker._said(piece, spoken, samples))
+            yield speaker._pause(utterance, number)
 
 
 @attrs.frozen(eq=False)

@@ -5,7 +5,8 @@ Every function has static shapes: lengths are rounded up to a few sizes, and wha
 each is traced once a size, however many lengths there are.
 """
 
-from typing import Any, Iterator, List, NamedTuple, Sequence, Tuple
+import itertools
+from typing import Any, Iterable, Iterator, List, NamedTuple, Sequence, Tuple
 
 import attrs
 import numpy as np
@@ -15,9 +16,10 @@ from xtts import compat
 from xtts.assembly import Assembled
 from xtts.features import reference_spec
 from xtts.model.codec import Codec
-from xtts.model.generation import generate
+from xtts.model.generation import Progress, begin, extend
 from xtts.model.gpt import Gpt
 from xtts.model.mel import log_mel, transform_for
+from xtts.model.sampling import Sampling, sampling
 from xtts.voices import Voice
 
 Tensor = Any  # tf.Tensor; TensorFlow brings no types
@@ -59,7 +61,7 @@ class Spoken(NamedTuple):
     """All that was said so far of a text, and whether that is all there is to say."""
 
     codes: np.ndarray  # [codes] int32
-    latents: np.ndarray  # [codes, width], what the waveform decoder speaks; none where there is no decoder
+    latents: np.ndarray  # [codes, width], what the waveform decoder speaks
     is_last: bool = True
     is_cut: bool = False  # the model would have gone on
 
@@ -80,13 +82,12 @@ class Synthesis:
         def speaker(waves: Tensor, lengths: Tensor) -> Tensor:
             return _part(model.speaker)(waves, lengths)
 
-        def speak(text: Tensor, lengths: Tensor, style: Tensor, penalty: Tensor, draw: Tensor, seed: Tensor) -> Any:
-            most = min(most_codes(gpt, text.shape[1]), model.most_codes)
-            pick = lambda scores, step: _drawn(scores, step, draw, seed)  # noqa: E731
-            return tuple(generate(gpt, text, lengths, style, most, penalty, pick))
+        def read(text: Tensor, lengths: Tensor, style: Tensor) -> Progress:
+            return begin(gpt, text, lengths, style, min(most_codes(gpt, text.shape[1]), model.most_codes))
 
-        def latents(text: Tensor, lengths: Tensor, codes: Tensor, code_lengths: Tensor, style: Tensor) -> Tensor:
-            return gpt.latents(text, lengths, codes, code_lengths, style)
+        def speak(progress: Progress, count: Tensor, penalty: Tensor, drawn: Sampling) -> Any:
+            progress = extend(gpt, progress, count, penalty, drawn.__call__)
+            return progress, progress.spoken(gpt.tokens.audio_stop)
 
         def mel(codes: Tensor, lengths: Tensor) -> Tensor:
             return decoded(_part(model.codec), gpt, codes, lengths)
@@ -94,7 +95,7 @@ class Synthesis:
         def sound(x: Tensor, lengths: Tensor, speaker: Tensor) -> Tensor:
             return _part(model.decoder).sound(x, speaker, lengths)
 
-        functions = (style, speaker, speak, latents, mel, sound)
+        functions = (style, speaker, read, speak, mel, sound)
         self._functions = {one.__name__: compat.compiled(one, autograph=False) for one in functions}
 
     @property
@@ -115,27 +116,20 @@ class Synthesis:
         vectors = self._functions["speaker"](tf.constant(padded), tf.constant([len(wave)], tf.int32))
         return np.asarray(vectors.numpy()[0])
 
-    def speak(self, ids: Sequence[int], voice: Voice, manner: Manner) -> Iterator[Spoken]:
-        """What a text's tokens become, again and again while it is said."""
-        text, lengths = self._text(ids)
-        codes, counts = self._functions["speak"](
-            text,
-            lengths,
-            tf.constant(voice.style[None]),
-            tf.constant(manner.repetition_penalty, tf.float32),
-            tf.constant([manner.temperature, manner.top_k, manner.top_p], tf.float32),
-            tf.constant(manner.seed, tf.int32),
-        )
-        count = int(counts.numpy()[0])
-        said = codes.numpy()[0, :count]
-        latents = self._latents(ids, said, voice) if self._model.decoder is not None else np.zeros((0, 0), np.float32)
-        yield Spoken(said, latents, is_cut=count == codes.shape[1])
-
-    def _latents(self, ids: Sequence[int], codes: np.ndarray, voice: Voice) -> np.ndarray:
-        text, lengths = self._text(ids)
-        padded, code_lengths = _padded(codes, size_of(len(codes), self._model.most_codes))
-        found = self._functions["latents"](text, lengths, padded, code_lengths, tf.constant(voice.style[None]))
-        return np.asarray(found.numpy()[0, : len(codes)])
+    def speak(self, ids: Sequence[int], voice: Voice, manner: Manner, counts: Iterable[int] = ()) -> Iterator[Spoken]:
+        """What a text's tokens become: after so many codes, so many more, and at the end. The cuts change no code."""
+        progress = self._functions["read"](*self._text(ids), tf.constant(voice.style[None]))
+        most = progress.codes.shape[1]
+        penalty = tf.constant(manner.repetition_penalty, tf.float32)
+        drawn = sampling(manner.temperature, manner.top_k, manner.top_p, manner.seed)
+        for count in itertools.chain(counts, itertools.repeat(most)):
+            progress, found = self._functions["speak"](progress, tf.constant(count), penalty, drawn)
+            done, length = int(progress.step.numpy()), int(found.lengths.numpy()[0])
+            is_last = length < done or done == most
+            length = min(length, done)
+            yield Spoken(found.codes.numpy()[0, :length], found.latents.numpy()[0, :length], is_last, length == most)
+            if is_last:
+                return
 
     def mel(self, codes: np.ndarray) -> np.ndarray:
         """The mel of codes, [4 codes, n_mels]."""
@@ -164,15 +158,3 @@ def _part(part: Any) -> Any:
     if part is None:
         raise ValueError("the model lacks the part that this is done with")
     return part
-
-
-def _drawn(scores: Tensor, step: Tensor, draw: Tensor, seed: Tensor) -> Tensor:
-    """One code a row of scores [B, audio tokens]: by temperature, top-k and top-p, in this order."""
-    temperature, top_k, top_p = tf.unstack(draw)
-    order = tf.argsort(scores, direction="DESCENDING")
-    shares = tf.nn.softmax(tf.gather(scores, order, batch_dims=1) / temperature)
-    shares = tf.where(tf.cast(tf.range(scores.shape[1]), tf.float32)[None] < top_k, shares, 0.0)
-    shares /= tf.reduce_sum(shares, axis=1, keepdims=True)
-    shares = tf.where(tf.cumsum(shares, axis=1, exclusive=True) < top_p, shares, 0.0)
-    place = tf.random.stateless_categorical(tf.math.log(shares), 1, tf.stack([seed, step]), tf.int32)
-    return tf.gather(order, place, batch_dims=1)[:, 0]
