@@ -147,6 +147,15 @@ def check(arguments: argparse.Namespace) -> int:
     return 0 if found.utterances else 1
 
 
+def say(arguments: argparse.Namespace) -> int:
+    """Say a text in the voice of a recording, with the model of a run or of an import."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+    from xtts.say import say as speak
+
+    return speak(arguments)
+
+
 def import_(arguments: argparse.Namespace) -> int:
     """Take over a published XTTS checkpoint, without running anything that is in it."""
     from xtts.weights import import_checkpoint
@@ -251,6 +260,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_corpus(_add(deeds, check, "deed")).add_argument(
         "--rejected", metavar="FILE", help="write a CSV of the unusable"
     )
+    _add_json(_add_say(_add(verbs, say)))
     _add_import(_add(verbs, import_))
     exporting = _add(verbs, export)
     exporting.add_argument("folder", metavar="RUN", help="a run's folder, or one that import made")
@@ -286,6 +296,24 @@ def _add_demo(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--voices", type=int, default=8, help="by how many (8)")
     parser.add_argument("--language", default="en,fa", help="in which languages (en,fa)")
     parser.add_argument("--seed", type=int, default=0, help="another seed, other voices and sentences")
+
+
+def _add_say(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    parser.add_argument("folder", metavar="RUN", help="a run's folder, or one that import made")
+    parser.add_argument("text", metavar="TEXT", nargs="?", help="what to say; - reads it from standard input")
+    parser.add_argument("-o", "--out", metavar="OUT.wav", help="the file to write; with --lines, a folder")
+    parser.add_argument("--lines", metavar="FILE", help="say a file of lines instead, a wave a line")
+    parser.add_argument("--speaker", metavar="REF.wav", action="append", help="a recording of the voice; or several")
+    parser.add_argument("--voice", metavar="NAME", help="a voice that the run keeps, or a file of --save-voice")
+    parser.add_argument("--save-voice", metavar="FILE", help="keep the voice, as .safetensors")
+    parser.add_argument("--language", metavar="CODE", help="of the text, such as fa; unset: by its letters")
+    parser.add_argument("--seed", type=int, help="another seed, another reading (0)")
+    parser.add_argument("--temperature", type=float, help="lower is steadier, higher livelier (0.75)")
+    parser.add_argument("--top-k", type=int, help="codes that are drawn from (50)")
+    parser.add_argument("--top-p", type=float, help="share of what is likely that is drawn from (0.85)")
+    parser.add_argument("--repetition-penalty", type=float, help="10 for published weights, 2 for a run's own")
+    parser.add_argument("--speed", type=float, help="1.5 is half as fast again, at the same pitch (1)")
+    return parser
 
 
 def _add_import(parser: argparse.ArgumentParser) -> None:

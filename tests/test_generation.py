@@ -1,0 +1,94 @@
+"""Speaking code by code: pieces of any size, latents on the way, sampling, other types, and one trace for each."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from golden_weights import GOLDEN, fill, load_file
+
+from xtts import compat
+from xtts.model.generation import begin, extend, generate
+from xtts.model.gpt import Gpt, Tokens
+from xtts.model.sampling import sampling
+from xtts.sizes import Gpt as Size
+
+SIZE = Size(layers=2, width=64, heads=4, text_positions=22, audio_positions=32)
+TOKENS = Tokens(text=50, audio=98, text_start=48, text_stop=0, audio_start=96, audio_stop=97)
+MOST = 17
+
+
+@pytest.fixture(scope="module")
+def gpt():
+    made = Gpt(SIZE, TOKENS, np.random.default_rng(0))
+    fill(made, load_file(str(GOLDEN / "gpt.weights.safetensors")))
+    return made
+
+
+@pytest.fixture(scope="module")
+def said(gpt):
+    """Texts of three lengths, and a style for each."""
+    io = load_file(str(GOLDEN / "gpt.io.safetensors"))
+    style = gpt.style(tf.constant(np.ascontiguousarray(io["cond_mels"][:, 0].transpose(0, 2, 1))))
+    return tf.constant(io["text"].astype(np.int32)), tf.constant(io["text_lengths"].astype(np.int32)), style
+
+
+@pytest.mark.parametrize("way", ["eager", "graph", "xla"])
+def test_pieces_give_the_codes_of_one_go(way, gpt, said):
+    """However many codes are asked for at a time, codes and latents are the same, and pieces of all sizes one trace."""
+
+    def speak(text, lengths, style):
+        return generate(gpt, text, lengths, style, MOST, 2.0)
+
+    def start(text, lengths, style):
+        return begin(gpt, text, lengths, style, MOST)
+
+    def go_on(progress, count):
+        return extend(gpt, progress, count, 2.0)
+
+    if way != "eager":
+        speak, start, go_on = (compat.compiled(one, jit_compile=way == "xla") for one in (speak, start, go_on))
+    whole = speak(*said)
+    for sizes in ([1] * MOST, [5, 5, 5, 5], [3, 1, 40]):
+        progress = start(*said)
+        for size in sizes:
+            progress = go_on(progress, tf.constant(size))
+        pieces = progress.spoken(TOKENS.audio_stop)
+        np.testing.assert_array_equal(pieces.codes, whole.codes)
+        np.testing.assert_array_equal(pieces.lengths, whole.lengths)
+        np.testing.assert_allclose(pieces.latents, whole.latents, atol=1e-5)
+    if way != "eager":
+        assert [one.compilations for one in (speak, start, go_on)] == [1, 1, 1]
+
+
+def test_latents_are_those_of_a_pass_over_the_whole(gpt, said):
+    """The states that codes were predicted from are collected on the way, equal to a second pass over all of them."""
+    spoken = generate(gpt, *said, MOST, 2.0)
+    latents = gpt.latents(*said[:2], spoken.codes, spoken.lengths, said[2])
+    for row, length in enumerate(spoken.lengths.numpy()):
+        np.testing.assert_allclose(spoken.latents[row, :length], latents[row, :length], atol=1e-4)
+
+
+def test_rows_are_as_alone(gpt, said):
+    """In a batch, each row draws the codes that it draws alone with its own seed."""
+    settings = sampling(seeds=[7, 8, 9])
+    together = generate(gpt, *said, MOST, 2.0, settings)
+    for row, length in enumerate(said[1].numpy()):
+        text, lengths, style = (part[row : row + 1] for part in said)
+        alone = generate(gpt, text[:, :length], lengths, style, MOST, 2.0, sampling(seeds=[7 + row]))
+        np.testing.assert_array_equal(alone.codes[0], together.codes[row])
+
+
+def test_other_settings_are_no_other_trace(gpt, said):
+    """Seed, temperature, top-k, top-p and penalty are tensors: one trace speaks with any of them."""
+
+    def speak(text, lengths, style, penalty, settings):
+        return generate(gpt, text, lengths, style, MOST, penalty, settings)
+
+    compiled = compat.compiled(speak, allowed=1, action="raise")
+    best = generate(gpt, *said, MOST).codes.numpy()
+    first = compiled(*said, tf.constant(1.0), sampling(seeds=1, rows=3)).codes.numpy()
+    again = compiled(*said, tf.constant(1.0), sampling(seeds=1, rows=3)).codes.numpy()
+    other = compiled(*said, tf.constant(1.0), sampling(temperature=2.0, top_k=90, seeds=2, rows=3)).codes.numpy()
+    np.testing.assert_array_equal(first, again)
+    assert (first != other).any()
+    np.testing.assert_array_equal(compiled(*said, tf.constant(1.0), sampling(top_k=1, seeds=3, rows=3)).codes, best)
+    assert compiled.traces == 1
