@@ -156,6 +156,17 @@ def say(arguments: argparse.Namespace) -> int:
     return speak(arguments)
 
 
+def evaluate(arguments: argparse.Namespace) -> int:
+    """Judge how a run speaks: losses, distortion, words understood and voices, on what was held out."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+    from xtts.evaluate import evaluate as judged
+
+    found = judged(arguments.folder, arguments.utterances, arguments.judge, _aside)
+    print(json_text(found.as_json()) if arguments.json else found.text(), end="")
+    return 0
+
+
 def import_(arguments: argparse.Namespace) -> int:
     """Take over a published XTTS checkpoint, without running anything that is in it."""
     from xtts.weights import import_checkpoint
@@ -261,6 +272,7 @@ def _parser() -> argparse.ArgumentParser:
         "--rejected", metavar="FILE", help="write a CSV of the unusable"
     )
     _add_json(_add_say(_add(verbs, say)))
+    _add_json(_add_evaluate(_add(verbs, evaluate)))
     _add_import(_add(verbs, import_))
     exporting = _add(verbs, export)
     exporting.add_argument("folder", metavar="RUN", help="a run's folder, or one that import made")
@@ -313,6 +325,15 @@ def _add_say(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     parser.add_argument("--top-p", type=float, help="share of what is likely that is drawn from (0.85)")
     parser.add_argument("--repetition-penalty", type=float, help="10 for published weights, 2 for a run's own")
     parser.add_argument("--speed", type=float, help="1.5 is half as fast again, at the same pitch (1)")
+    return parser
+
+
+def _add_evaluate(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    parser.add_argument("folder", metavar="RUN", help="a run's folder, such as runs/dual_gpu")
+    parser.add_argument("--utterances", type=int, default=20, metavar="N", help="how many are judged at most (20)")
+    parser.add_argument(
+        "--judge", default="auto", metavar="NAME", help="who listens for words: auto, none, sphinx or whisper (auto)"
+    )
     return parser
 
 

@@ -1,4 +1,4 @@
-"""Judges of speech: waves and what was to be said in them come in; what a recogniser heard, and how wrong that is, go out.
+"""Judges of speech: waves and the words that were to be said come in; what was heard, and how wrong that is, go out.
 
 A recogniser is used where its package is installed, and each is told of by name with its figures, because they differ:
 
@@ -65,7 +65,9 @@ def installed(name: str) -> bool:
     return importlib.util.find_spec({"sphinx": "pocketsphinx", "whisper": "faster_whisper"}[name]) is not None
 
 
-def recognisers(choice: str, texts: Sequence[str], others: Sequence[str], say: Callable[[str], None]) -> List[Recogniser]:
+def recognisers(
+    choice: str, texts: Sequence[str], others: Sequence[str], say: Callable[[str], None]
+) -> List[Recogniser]:
     """The recognisers of a choice: "auto" is all that are installed, and `say` is told when none is.
 
     `texts` are English sentences that will not be judged, for what is likely; of `others`, which will be, the words are

@@ -14,6 +14,7 @@ ORDER = """
     audio mel lengths stats
     sizes shapes order memory page plan progress material
     weight_norm inert tensorfile pickles names weights voices
+    distances trigrams judges voiceprints evaluation
 """.split()
 BELOW = """
     placement
@@ -25,7 +26,7 @@ BELOW = """
     train
     inputs pictures samples rigs runs
     tables charts runfolder stagecharts gallery report
-    speak say
+    speak say evaluate
 """.split()  # after the line: these know TensorFlow, or what is made with it
 LAST = ["doctor", "cli", "__main__"]
 
