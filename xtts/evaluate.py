@@ -13,7 +13,7 @@ import attrs
 import numpy as np
 import tensorflow as tf
 
-from xtts import XttsError, audio, compat, judges, runfolder, speak, toml, weights
+from xtts import XttsError, audio, compat, demo, judges, runfolder, speak, toml, weights
 from xtts.batches import CodecSource, GptSource, Source
 from xtts.checkpoint import Checkpoints
 from xtts.distances import DECIBELS, distortion
@@ -39,6 +39,7 @@ FILE = "evaluation.json"
 SOME = 20  # utterances that are judged unless another number is asked for
 HEARD = 2.0  # seconds of a reference, where there is one as long
 KNOWN = 5  # recordings of each speaker that others are compared with
+MORE = 5000  # sentences of the demo corpus's grammar that a recogniser is told of
 SEED = 0  # of what the model says: it says the same in every evaluation
 
 Tensor = Any  # tf.Tensor; TensorFlow brings no types
@@ -73,16 +74,15 @@ def evaluate(folder: PathLike, utterances: int = SOME, judge: str = "auto", say:
     """
     if utterances < 1:
         raise EvaluateError(f"--utterances {utterances}: nothing can be judged by that; ask for 1 or more")
-    if judge not in judges.CHOICES:
-        raise judges.JudgeError(f"--judge {judge}: there is no such judge; name one of: {', '.join(judges.CHOICES)}")
+    judges.check(judge)
     folder = runfolder.read(folder).folder
     recipe = toml.load(folder / "recipe.toml")
     model = _model(folder, recipe)
     material = gather(recipe, say)
     part = material.held_out if len(material.held_out.lengths) else material.train
     chosen = _chosen(part, material, utterances)
-    texts = [one.text for one in material.train.corpus.utterances if _is_known(one)]
-    listeners = judges.recognisers(judge, texts, [one.text for one in part.corpus.utterances if _is_known(one)], say)
+    held = [one.text for one in part.corpus.utterances if _is_known(one)]
+    listeners = judges.recognisers(judge, lambda: _expected(material, held), held, say)
     voices = _Voices(material, {one.utterance.id for one in chosen}, recipe.audio.sample_rate, judge == "none")
     losses, through = _losses(recipe, material, part, model), _Through(model, recipe)
     ways: Dict[str, Sayer] = {RECORDING: lambda one: Sound(audio.load(one.utterance.path, recipe.audio.sample_rate))}
@@ -147,6 +147,14 @@ def _model(folder: Path, recipe: Recipe) -> _Model:
 def _steps(folder: Path, stage: str) -> int:
     """How many steps a stage has taken."""
     return max((int(line["step"]) for line in Journal(folder).metrics(stage)), default=0)
+
+
+def _expected(material: Material, held: Sequence[str]) -> List[str]:
+    """What a recogniser may expect: English texts that were trained on; of a demo corpus, more that it could say."""
+    judged, corpus = set(held), material.train.corpus
+    texts = [one.text for one in corpus.utterances if _is_known(one)]
+    more = demo.sentences(judges.LANGUAGE, MORE, judged) if texts and demo.is_demo(corpus.layout.root) else []
+    return [text for text in [*texts, *more] if text not in judged]
 
 
 def _is_known(one: Utterance) -> bool:
@@ -292,20 +300,20 @@ class _Voices:
                 some[one.speaker].append(audio.load(one.path, VOICE_RATE))
         known = {speaker: waves for speaker, waves in some.items() if waves}
         self._print: Voiceprint = voiceprint([wave for waves in known.values() for wave in waves], is_plain)
-        self._speakers = {
-            speaker: np.mean([self._print(wave) for wave in waves], axis=0) for speaker, waves in known.items()
-        }
+        means = {speaker: self._print(waves).mean(axis=0) for speaker, waves in known.items()}
+        self._speakers = {speaker: mean / max(float(np.linalg.norm(mean)), 1e-9) for speaker, mean in means.items()}
         self.name = self._print.name
 
-    def __call__(self, wave: np.ndarray, speaker: str) -> Tuple[Optional[float], Optional[str]]:
-        """How like a speaker a wave is, and whom it is most like; nobody where there are no others."""
-        if not len(wave) or speaker not in self._speakers:
-            return None, None
-        vector = self._print(audio.resample(wave, self._rate, VOICE_RATE))
-        alike = {
-            name: float(vector @ one / max(float(np.linalg.norm(one)), 1e-9)) for name, one in self._speakers.items()
-        }
-        return alike[speaker], max(alike, key=lambda name: alike[name]) if len(alike) > 1 else None
+    def __call__(self, waves: Mapping[str, np.ndarray], speaker: str) -> Dict[str, Tuple[float, Optional[str]]]:
+        """How like a speaker each wave is, and whom it is most like; nobody where there are no others."""
+        heard = {name: audio.resample(wave, self._rate, VOICE_RATE) for name, wave in waves.items() if len(wave)}
+        if not heard or speaker not in self._speakers:
+            return {}
+        found = {}
+        for name, vector in zip(heard, self._print(list(heard.values()))):
+            alike = {other: float(vector @ one) for other, one in self._speakers.items()}
+            found[name] = alike[speaker], max(alike, key=lambda other: alike[other]) if len(alike) > 1 else None
+        return found
 
 
 @attrs.frozen(eq=False)
@@ -322,24 +330,29 @@ class _Judging:
         wanted = judges.words(one.text) if _is_known(one) and self.listeners else []
         sounds = {name: way(sentence) for name, way in self.ways.items()}
         recorded = log_mel(sounds[RECORDING].samples, self.spec)
-        waves = {name: self._heard(name, sound, one, wanted, recorded) for name, sound in sounds.items()}
+        voices = self.voices({name: sound.samples for name, sound in sounds.items()}, one.speaker)
+        waves = {
+            name: attrs.evolve(
+                self._heard(name, sound, wanted, recorded),
+                similarity=voices[name][0] if name in voices else None,
+                nearest=voices[name][1] if name in voices else None,
+            )
+            for name, sound in sounds.items()
+        }
         letters = sum(map(str.isalnum, normalise(one.text, one.language)))
         return Judged(one.id, one.text, one.language, one.speaker, sentence.reference.id, letters, len(wanted), waves)
 
-    def _heard(self, name: str, sound: Sound, one: Utterance, wanted: Sequence[str], recorded: np.ndarray) -> Heard:
+    def _heard(self, name: str, sound: Sound, wanted: Sequence[str], recorded: np.ndarray) -> Heard:
         wave = sound.samples
         heard = {}
         if wanted:
             at_their_rate = audio.resample(wave, self.spec.sample_rate, judges.RATE) if len(wave) else wave
             heard = {listener.name: listener.hear(at_their_rate) for listener in self.listeners}
-        similarity, nearest = self.voices(wave, one.speaker)
         return Heard(
             seconds=len(wave) / self.spec.sample_rate,
             distortion=None if name == RECORDING or not len(wave) else self._distortion(wave, recorded),
             heard=heard,
             edits={judge: judges.edits(wanted, judges.words(text)) for judge, text in heard.items()},
-            similarity=similarity,
-            nearest=nearest,
             is_cut=sound.is_cut,
         )
 

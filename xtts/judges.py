@@ -24,6 +24,7 @@ from xtts.trigrams import Trigrams
 
 RATE = 16000  # Hz, that recognisers hear
 LANGUAGE = "en"
+ROOM = 32  # of 32,768: noise under what is heard, for it expects a room and no perfect silence
 BEAM = 5  # ways of hearing a sentence that whisper follows at once
 NAMES = ("sphinx", "whisper")
 CHOICES = ("auto", "none", *NAMES)
@@ -65,26 +66,27 @@ def installed(name: str) -> bool:
     return importlib.util.find_spec({"sphinx": "pocketsphinx", "whisper": "faster_whisper"}[name]) is not None
 
 
+def check(choice: str) -> None:
+    """Refuse a judge that there is not."""
+    if choice not in CHOICES:
+        raise JudgeError(f"--judge {choice}: there is no such judge; name one of: {', '.join(CHOICES)}")
+    if choice in NAMES and not installed(choice):
+        raise JudgeError(f"--judge {choice}: its package is not installed; {_REMEDIES[choice]}")
+
+
 def recognisers(
-    choice: str, texts: Sequence[str], others: Sequence[str], say: Callable[[str], None]
+    choice: str, texts: Callable[[], Sequence[str]], others: Sequence[str], say: Callable[[str], None]
 ) -> List[Recogniser]:
     """The recognisers of a choice: "auto" is all that are installed, and `say` is told when none is.
 
-    `texts` are English sentences that will not be judged, for what is likely; of `others`, which will be, the words are
-    taken and not their order.
+    `texts` gives English sentences that will not be judged, for what is likely; of `others`, which will be, the words
+    are taken and not their order.
     """
-    if choice == "none":
-        return []
-    made: Dict[str, Callable[[], Recogniser]] = {"sphinx": lambda: Sphinx(texts, others), "whisper": Whisper}
-    if choice != "auto":
-        if choice not in made:
-            raise JudgeError(f"--judge {choice}: there is no such judge; name one of: {', '.join(CHOICES)}")
-        if not installed(choice):
-            raise JudgeError(f"--judge {choice}: its package is not installed; {_REMEDIES[choice]}")
-        return [made[choice]()]
-    found = [name for name in NAMES if installed(name)]
-    if not found:
+    check(choice)
+    found = [name for name in NAMES if choice == name or (choice == "auto" and installed(name))]
+    if choice == "auto" and not found:
         say(f"note: no recogniser is installed, so nobody listens for words; {_REMEDIES['sphinx']}")
+    made: Dict[str, Callable[[], Recogniser]] = {"sphinx": lambda: Sphinx(texts(), others), "whisper": Whisper}
     return [made[name]() for name in found]
 
 
@@ -104,7 +106,8 @@ class Sphinx:
         self.unknown = [word for word in expected.words if self._decoder.lookup_word(word) is None]
 
     def hear(self, wave: np.ndarray) -> str:
-        samples = (np.clip(wave, -1, 1) * 32767).astype("<i2")
+        room = np.random.default_rng(0).integers(-ROOM, ROOM + 1, len(wave))
+        samples = (np.clip(wave, -1, 1) * 32000 + room).astype("<i2")
         self._decoder.start_utt()
         if len(samples):
             self._decoder.process_raw(samples.tobytes(), full_utt=True)

@@ -31,8 +31,8 @@ class Voiceprint(Protocol):
 
     name: str
 
-    def __call__(self, wave: np.ndarray) -> np.ndarray:
-        """The vector of a voice, of length 1, from a wave at RATE."""
+    def __call__(self, waves: Sequence[np.ndarray]) -> np.ndarray:
+        """The vectors of waves at RATE, [waves, width], each of length 1."""
 
 
 def voiceprint(recordings: Sequence[np.ndarray], is_plain: bool = False) -> Voiceprint:
@@ -60,17 +60,11 @@ class Trained:
         except (KeyError, TypeError, ValueError):
             raise XttsError(f"{path}: these are not resemblyzer's weights; run: pip install -U resemblyzer") from None
 
-    def __call__(self, wave: np.ndarray) -> np.ndarray:
-        wave = np.asarray(wave, np.float32)
-        level = float(np.sqrt(np.mean(np.square(wave, dtype=np.float64)))) if len(wave) else 0.0
-        if 0 < level < LOUDNESS:
-            wave = wave * np.float32(LOUDNESS / level)
-        starts = _starts(len(wave))
-        padded = np.zeros(max(len(wave), (starts[-1] + CUT) * SPEC.hop_length), np.float32)
-        padded[: len(wave)] = wave
-        heard = mel(padded, SPEC)
-        prints = self._encoded(np.stack([heard[start : start + CUT] for start in starts]))
-        return _unit(prints.mean(axis=0))
+    def __call__(self, waves: Sequence[np.ndarray]) -> np.ndarray:
+        cuts = [_cuts(wave) for wave in waves]
+        encoded = self._encoded(np.concatenate(cuts))  # all at once: small products waste most of their time
+        ends = np.cumsum([len(own) for own in cuts])
+        return np.stack([_unit(own.mean(axis=0)) for own in np.split(encoded, ends[:-1])])
 
     def _encoded(self, x: np.ndarray) -> np.ndarray:
         """Vectors [B, 256] of cuts [B, CUT, 40]."""
@@ -104,17 +98,33 @@ class Plain:
         found = np.stack([_outline(wave) for wave in recordings])
         self._mean, self._spread = found.mean(axis=0), found.std(axis=0)
 
-    def __call__(self, wave: np.ndarray) -> np.ndarray:
-        return _unit((_outline(wave) - self._mean) / np.maximum(self._spread, 1e-3) * _weights())
+    def __call__(self, waves: Sequence[np.ndarray]) -> np.ndarray:
+        scale = _weights() / np.maximum(self._spread, 1e-3)
+        return np.stack([_unit((_outline(wave) - self._mean) * scale) for wave in waves])
 
 
 def _outline(wave: np.ndarray) -> np.ndarray:
-    logs = log_mel(np.asarray(wave, np.float32) if len(wave) else np.zeros(1, np.float32), SPEC)
+    wave = np.asarray(wave, np.float32) if len(wave) else np.zeros(1, np.float32)
+    logs = log_mel(wave * np.float32(0.1 / max(_level(wave), 1e-6)), SPEC)  # how near the floor is must not tell
     level = logs.mean(axis=1)
     shapes = cepstra(logs[level >= np.median(level)])  # of the louder half, which is speech
     found = pitches(wave, RATE)
     pitch = np.log2(np.median(found)) if len(found) else np.log2(150.0)
     return np.concatenate([shapes.mean(axis=0), shapes.std(axis=0), [pitch]])
+
+
+def _level(wave: np.ndarray) -> float:
+    """The root mean square."""
+    return float(np.sqrt(np.mean(np.square(wave, dtype=np.float64)))) if len(wave) else 0.0
+
+
+def _cuts(wave: np.ndarray) -> np.ndarray:
+    """What the encoder hears of a wave, [cuts, CUT, 40]."""
+    level, starts = _level(wave), _starts(len(wave))
+    padded = np.zeros(max(len(wave), (starts[-1] + CUT) * SPEC.hop_length), np.float32)
+    padded[: len(wave)] = wave if not 0 < level < LOUDNESS else wave * np.float32(LOUDNESS / level)
+    heard = mel(padded, SPEC)
+    return np.stack([heard[start : start + CUT] for start in starts])
 
 
 def _weights() -> np.ndarray:
