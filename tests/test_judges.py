@@ -99,7 +99,7 @@ def test_sphinx_understands_a_corpus_that_it_expects(sphinx, speech):
 def test_sphinx_does_not_guess(sphinx, speech):
     """In noise it hears nothing that was to be said, and in another sentence hardly anything."""
     random = np.random.default_rng(1)
-    for (text, wave), (_, other) in zip(speech, [*speech[1:], speech[0]]):
+    for (text, wave), (_, other) in zip(speech[:3], speech[1:]):
         noise = (0.05 * random.normal(size=len(wave))).astype(np.float32)
         assert edits(words(text), words(sphinx.hear(noise))) >= 0.8 * len(words(text))
         assert edits(words(text), words(sphinx.hear(other))) >= 0.5 * len(words(text))
@@ -110,6 +110,9 @@ def test_sphinx_says_which_words_it_cannot_know():
     """A word without a pronunciation is named, for it will always be missed."""
     pytest.importorskip("pocketsphinx")
     assert judges.Sphinx(["the cat sat"], ["the xqzzy sat"]).unknown == ["xqzzy"]
+    nothing = judges.Sphinx([], ["xqzzy"])
+    assert nothing.unknown == ["xqzzy"]
+    assert nothing.hear(np.zeros(judges.RATE, np.float32)) == ""
 
 
 def test_whisper_understands_and_writes_words(speech):

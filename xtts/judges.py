@@ -96,21 +96,31 @@ class Sphinx:
     name = "sphinx"
 
     def __init__(self, texts: Sequence[str], others: Sequence[str] = ()) -> None:
-        from pocketsphinx import Decoder
+        from pocketsphinx import Decoder, get_model_path
 
         expected = Trigrams(map(words, texts), [word for text in others for word in words(text)])
-        with tempfile.TemporaryDirectory(prefix="xtts-judge-") as folder:
-            path = Path(folder) / "corpus.arpa"
-            path.write_text(expected.arpa(), encoding="utf-8")
-            self._decoder = Decoder(samprate=RATE, lm=str(path), loglevel="FATAL")
-        self.unknown = [word for word in expected.words if self._decoder.lookup_word(word) is None]
+        known, lines = set(expected.words), []
+        for line in Path(get_model_path("en-us/cmudict-en-us.dict")).read_text(encoding="utf-8").splitlines():
+            if line.partition(" ")[0].partition("(")[0] in known:  # "read(2)" is another way to say "read"
+                lines.append(line)
+        spoken = {line.partition(" ")[0] for line in lines}
+        self.unknown = sorted(known - spoken)
+        self._decoder: Any = None
+        if lines:
+            with tempfile.TemporaryDirectory(prefix="xtts-judge-") as folder:
+                # Its whole dictionary would be looked up in the grammar, which takes seconds.
+                grammar, dictionary = Path(folder) / "corpus.arpa", Path(folder) / "corpus.dict"
+                grammar.write_text(expected.arpa(), encoding="utf-8")
+                dictionary.write_text("\n".join([*lines, ""]), encoding="utf-8")
+                self._decoder = Decoder(samprate=RATE, lm=str(grammar), dict=str(dictionary), loglevel="FATAL")
 
     def hear(self, wave: np.ndarray) -> str:
+        if self._decoder is None or not len(wave):
+            return ""
         room = np.random.default_rng(0).integers(-ROOM, ROOM + 1, len(wave))
         samples = (np.clip(wave, -1, 1) * 32000 + room).astype("<i2")
         self._decoder.start_utt()
-        if len(samples):
-            self._decoder.process_raw(samples.tobytes(), full_utt=True)
+        self._decoder.process_raw(samples.tobytes(), full_utt=True)
         self._decoder.end_utt()
         found = self._decoder.hyp()
         return str(found.hypstr) if found else ""
