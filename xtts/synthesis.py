@@ -36,6 +36,11 @@ def size_of(length: int, most: int, size: int = SMALLEST) -> int:
     return min(size, most)
 
 
+def sizes_to(most: int) -> List[int]:
+    """Every size that a length up to `most` may be rounded up to."""
+    return sorted({size_of(length, most) for length in range(1, most + 1)})
+
+
 def most_codes(gpt: Gpt, text_size: int) -> int:
     """Codes of a text of so many tokens, after which it is not going to stop."""
     return min(gpt.size.audio_positions - 3, CODES_PER_TOKEN * text_size + 8)

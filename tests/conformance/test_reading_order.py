@@ -25,7 +25,7 @@ BELOW = """
     train
     inputs pictures samples rigs runs
     tables charts runfolder stagecharts gallery report
-    speak say
+    speak say savedmodel
 """.split()  # after the line: these know TensorFlow, or what is made with it
 LAST = ["doctor", "cli", "__main__"]
 
