@@ -13,7 +13,7 @@ import tensorflow as tf
 from xtts.model.attention import UNSEEN
 from xtts.model.dropout import Dropout
 from xtts.model.gpt import Gpt, marked
-from xtts.model.layers import Tensor
+from xtts.model.layers import Tensor, written
 from xtts.model.transformer import Cache
 from xtts.sizes import LATENTS
 
@@ -112,12 +112,11 @@ def extend(gpt: Gpt, progress: Progress, count: Any, repetition_penalty: Any = 1
         penalised = tf.where(scores > 0, scores / repetition_penalty, scores * repetition_penalty)
         picked = pick(tf.where(progress.used, penalised, scores), step)
         picked = tf.where(before == stop, stop, picked)
-        is_here = tf.range(most)[None] == step
         return [
             Progress(
                 step + 1,
-                tf.where(is_here, picked[:, None], progress.codes),
-                tf.where(is_here[:, :, None], states[:, None], progress.latents),
+                written(progress.codes[:, :, None], picked[:, None, None], step)[:, :, 0],
+                written(progress.latents, states[:, None], step),
                 progress.text_lengths,
                 progress.used | (every_code == picked[:, None]),
                 caches,
