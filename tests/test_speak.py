@@ -39,7 +39,7 @@ def root(tmp_path_factory):
 @pytest.fixture(scope="module")
 def codec(root):
     """A run's model, which speaks by its codec. It stops after a while."""
-    return Heard(make_run(root / "codec", stop=-0.5), root)
+    return Heard(make_run(root / "codec", stop=0.0), root)
 
 
 @pytest.fixture(scope="module")
@@ -92,13 +92,13 @@ def test_no_length_of_a_sentence_traces_again(codec, monkeypatch):
 def test_a_stream_says_the_same_and_begins_before_the_end(name, request):
     """The same codes and as many samples; the first chunk is heard before the sentence is finished."""
     heard = request.getfixturevalue(name)
-    text, settings = "hello there, how are you? fine.", {"seed": 5, "speed": 1.2}
+    text, settings = "hello there, how are you? fine.", {"seed": 0, "speed": 1.2}
     whole = heard.say(text, **settings)
     stream = heard.speaker.stream(text, heard.voice, **settings)
     chunks = iter(stream)
     first = next(chunks)
-    if len(whole.said[0].codes) > 16:
-        assert not stream.wave.said  # no sentence is finished
+    assert len(whole.said[0].codes) > 16
+    assert not stream.wave.said  # no sentence is finished
     joined = np.concatenate([first, *chunks])
     assert all(chunk.dtype == np.float32 for chunk in (first, joined))
     assert [said.codes.tolist() for said in stream.wave.said] == [said.codes.tolist() for said in whole.said]
@@ -158,14 +158,14 @@ def test_characters_that_are_unknown_are_told_and_left_out(codec):
     """Enough is left: the rest is said. Too little: a sentence."""
     assert codec.say("hello ☃ there").said[0].text == "hello there"
     assert codec.notes[0] == "note: left out, as the model has never met them: ☃"
-    with pytest.raises(SpeakError, match="never met most of the text's characters: .*languages \\(en, fa\\)"):
+    with pytest.raises(SpeakError, match=r"never met most of the text's characters: .*languages \(en, fa\)"):
         codec.say("привет a")
 
 
 @pytest.mark.parametrize("text", ["", "   ", "...", "☃"])
 def test_text_without_words_is_a_sentence(codec, text):
     """Nothing is not said in silence."""
-    with pytest.raises(SpeakError, match="nothing to say|never met"):
+    with pytest.raises(SpeakError, match=r"nothing to say|never met"):
         codec.say(text)
 
 
@@ -275,7 +275,7 @@ def test_a_v1_is_refused(root):
     shutil.rmtree(str(folder / "model"))
     kept = {name: tensor for name, tensor in tensors.items() if not name.startswith("gpt.conditioning_perceiver")}
     weights.write_folder(folder / "model", attrs.evolve(model, size=size), kept)
-    with pytest.raises(WeightsError, match="the model has no perceiver.*name an XTTS-v2"):
+    with pytest.raises(WeightsError, match=r"the model has no perceiver.*name an XTTS-v2"):
         speak.load(folder)
 
 
