@@ -22,7 +22,8 @@ import json, sys
 sys.modules["xtts"] = None  # importing it would fail
 import numpy as np, tensorflow as tf
 folder, inputs, outputs = sys.argv[1:]
-call = tf.saved_model.load(folder).signatures
+saved = tf.saved_model.load(folder)  # to be held on to: it owns the weights
+call = saved.signatures
 about = json.load(open(folder + "/assets.extra/xtts.json"))
 given = {name: tf.constant(value) for name, value in np.load(inputs).items()}
 how = dict(temperature=tf.constant(0.75), top_k=tf.constant(50), top_p=tf.constant(0.85),

@@ -11,6 +11,7 @@ from xtts import audio, speak, voices, weights
 from xtts.assembly import AssemblyError, assemble
 from xtts.sentences import SentenceError
 from xtts.speak import SpeakError
+from xtts.synthesis import Manner
 from xtts.tensorfile import WeightsError
 from xtts.text import CharacterTokenizer, TextError
 from xtts.voices import VoiceError
@@ -76,16 +77,20 @@ def test_one_seed_is_one_reading(codec):
     assert best[0] == best[1]
 
 
-def test_no_length_of_a_sentence_traces_again(codec, monkeypatch):
+def test_no_length_of_a_sentence_traces_again(codec):
     """Texts and codes are rounded up to a few sizes, and each size is one trace."""
-    monkeypatch.setattr("xtts.rendering.griffin_lim", lambda logs, spec, **_: np.zeros((len(logs) - 1) * 256))
-    spoken = [codec.say("y" * length, seed=length).said[0] for length in range(1, 32)]
-    assert len({len(said.codes) for said in spoken}) > 10
-    traces = {function.name: function.traces for function in codec.speaker.synthesis.functions}
+    synthesis, counts = codec.speaker.synthesis, set()
+    for length in range(1, 32):
+        ids = codec.speaker.model.tokenizer.encode("y" * length, "en")
+        (spoken,) = synthesis.speak(ids, codec.voice, Manner(2.0, seed=length))
+        counts.add(len(spoken.codes))
+        assert len(synthesis.mel(spoken.codes)) == 4 * len(spoken.codes)
+    assert len(counts) > 10
+    traces = {function.name: function.traces for function in synthesis.functions}
     assert traces["style"] == traces["read"] == traces["speak"] == 1  # of texts up to 32 tokens
     assert traces["mel"] <= 3  # of 32, 64 and 80 codes
     codec.say("y " * 18)
-    assert codec.speaker.synthesis.functions[2].traces == 2  # up to 64
+    assert {function.name: function.traces for function in synthesis.functions}["read"] == 2  # up to 64
 
 
 @pytest.mark.parametrize("name", ["codec", "decoder"])
