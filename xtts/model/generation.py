@@ -10,6 +10,7 @@ from typing import Any, Callable, List, NamedTuple, Optional
 
 import tensorflow as tf
 
+from xtts import XttsError
 from xtts.model.attention import UNSEEN
 from xtts.model.dropout import Dropout
 from xtts.model.gpt import Gpt, marked
@@ -20,6 +21,10 @@ from xtts.sizes import LATENTS
 FILLER = 1  # stands for the text and the latents where the published model looks for repetitions: code 1 is one, always
 
 Pick = Callable[[Tensor, Tensor], Tensor]  # scores [B, audio tokens], the number of the step: codes [B]
+
+
+class LengthError(XttsError):
+    """A text, or a number of codes, that the model has no positions for."""
 
 
 class Spoken(NamedTuple):
@@ -71,6 +76,7 @@ def generate(
 def begin(gpt: Gpt, text: Tensor, text_lengths: Tensor, style: Tensor, most: Optional[int] = None) -> Progress:
     """Style and text are read; there is room for `most` codes, and none is spoken yet."""
     most = gpt.size.audio_positions - 3 if most is None else most
+    _check(gpt, text.shape[1], most)
     batch, tokens = text.shape[0], gpt.tokens
     inputs = marked(text, text_lengths, tokens.text_start, tokens.text_stop).inputs
     prefix = tf.concat([style, tf.cast(gpt.embedded_text(inputs), style.dtype)], axis=1)
@@ -128,3 +134,12 @@ def extend(gpt: Gpt, progress: Progress, count: Any, repetition_penalty: Any = 1
 
     (progress,) = tf.while_loop(is_speaking, say, [progress])
     return progress
+
+
+def _check(gpt: Gpt, text: int, most: int) -> None:
+    if text > gpt.size.longest_text:
+        raise LengthError(
+            f"a text of {text} tokens, but the model reads at most {gpt.size.longest_text}: split it into sentences"
+        )
+    if not 1 <= most <= gpt.size.audio_positions:
+        raise LengthError(f"most = {most} codes: the model speaks from 1 to {gpt.size.audio_positions} at a time")
