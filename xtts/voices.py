@@ -21,7 +21,7 @@ PathLike = Union[str, Path]
 Note = Callable[[str], None]  # is told a line that is no mistake, and should be known
 
 MOST = 30.0  # seconds that are heard of a recording, as the published model hears them
-LEAST = 0.5  # seconds; in less no voice can be heard
+LEAST = 0.33  # seconds; in less no voice can be heard
 KIND = "xtts voice"  # in a file's metadata
 SUFFIX = ".safetensors"
 SPEAKERS = 16  # of whom a run keeps a recording
