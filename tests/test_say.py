@@ -125,6 +125,13 @@ def test_what_cannot_be_meant_is_told_before_the_model_is_loaded(say, arguments,
     assert any(word in err for word in words.split("|"))
 
 
+def test_a_folder_that_is_not_there_is_told_at_once(monkeypatch, capsys):
+    """Before TensorFlow starts."""
+    monkeypatch.setattr("xtts.speak.load", lambda *_: pytest.fail("the model was loaded"))
+    assert cli.main(["say", "runs/nowhere", "hello", "-o", "x.wav"]) == 2
+    assert "runs/nowhere: there is no such folder; name one that a run or an import has made" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -27,6 +27,8 @@ def say(arguments: argparse.Namespace) -> int:
     """Say what was asked for; what a user can mend is told before the model is loaded, where that is possible."""
     texts = _texts(arguments)
     outputs = _outputs(arguments, len(texts))
+    if not Path(arguments.folder).is_dir():
+        raise SayError(f"{arguments.folder}: there is no such folder; name one that a run or an import has made")
 
     from xtts import speak  # TensorFlow starts here
 
