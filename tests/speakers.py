@@ -15,7 +15,7 @@ from xtts.model.speaker import SpeakerEncoder
 from xtts.names import MEL_STATS, PREFIXES, Description
 from xtts.text import CharacterTokenizer
 
-SIZE = attrs.evolve(SMALL, gpt=attrs.evolve(SMALL.gpt, text_positions=70, audio_positions=150))
+SIZE = attrs.evolve(SMALL, gpt=attrs.evolve(SMALL.gpt, text_positions=70, audio_positions=83))
 LETTERS = "abcdefghijklmnopqrstuvwxyz,.!?" + "ابپتجچحخدرزسشطعفقکگلمنوهی،.؟"
 PLAIN = dict.fromkeys(["single_word", "lstrip", "rstrip", "normalized"], False)  # of an added token
 RECIPE = """

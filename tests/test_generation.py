@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 from golden_weights import GOLDEN, fill, load_file
 
-from xtts import compat
+from xtts import XttsError, compat
 from xtts.model.generation import begin, extend, generate
 from xtts.model.gpt import Gpt, Tokens
 from xtts.model.sampling import sampling
@@ -13,7 +13,7 @@ from xtts.sizes import Gpt as Size
 
 SIZE = Size(layers=2, width=64, heads=4, text_positions=22, audio_positions=32)
 TOKENS = Tokens(text=50, audio=98, text_start=48, text_stop=0, audio_start=96, audio_stop=97)
-MOST = 17
+MOST = 9
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def test_pieces_give_the_codes_of_one_go(way, gpt, said):
     if way != "eager":
         speak, start, go_on = (compat.compiled(one, jit_compile=way == "xla") for one in (speak, start, go_on))
     whole = speak(*said)
-    for sizes in ([1] * MOST, [5, 5, 5, 5], [3, 1, 40]):
+    for sizes in ([1] * MOST, [4, 4, 4], [2, 1, 40]):
         progress = start(*said)
         for size in sizes:
             progress = go_on(progress, tf.constant(size))
@@ -65,6 +65,22 @@ def test_latents_are_those_of_a_pass_over_the_whole(gpt, said):
     latents = gpt.latents(*said[:2], spoken.codes, spoken.lengths, said[2])
     for row, length in enumerate(spoken.lengths.numpy()):
         np.testing.assert_allclose(spoken.latents[row, :length], latents[row, :length], atol=1e-4)
+
+
+@pytest.mark.parametrize("by_xla", [False, True])
+def test_half_precision_speaks(by_xla, gpt, said):
+    """In bfloat16 the states are those of float32 over the same codes, to the precision of the type."""
+    text, lengths, style = said
+
+    def speak(text, lengths, style):
+        return generate(gpt, text, lengths, style, 6)
+
+    spoken = compat.compiled(speak, jit_compile=by_xla)(text, lengths, tf.cast(style, tf.bfloat16))
+    assert spoken.latents.dtype == tf.bfloat16
+    wanted = gpt.latents(text, lengths, spoken.codes, spoken.lengths, style)
+    for row, length in enumerate(spoken.lengths.numpy()):
+        found = tf.cast(spoken.latents, tf.float32)[row, :length]
+        assert np.abs(found - wanted[row, :length]).max() < 0.05 * np.abs(wanted[row, :length]).max()
 
 
 def test_rows_are_as_alone(gpt, said):
@@ -92,3 +108,13 @@ def test_other_settings_are_no_other_trace(gpt, said):
     assert (first != other).any()
     np.testing.assert_array_equal(compiled(*said, tf.constant(1.0), sampling(top_k=1, seeds=3, rows=3)).codes, best)
     assert compiled.traces == 1
+
+
+def test_what_has_no_position_is_refused(gpt, said):
+    """A text or a number of codes that the model cannot hold is told in a sentence, before anything is read."""
+    text, lengths, style = said
+    with pytest.raises(XttsError, match=r"a text of \d+ tokens, .* at most 22: split it"):
+        begin(gpt, tf.tile(text, [1, 3]), lengths, style)
+    for most in (0, 33):
+        with pytest.raises(XttsError, match=f"most = {most} codes: the model speaks from 1 to 32"):
+            begin(gpt, text, lengths, style, most)

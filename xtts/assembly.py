@@ -164,6 +164,6 @@ def _limits(folder: Path, model: Description, is_published: bool) -> Tuple[int, 
 
 def _unfinished(folder: Path, recipe: Recipe) -> str:
     """What a run without a model still has to do."""
-    state = Checkpoints(folder / "gpt", say=lambda line: None).newest() if (folder / "gpt").is_dir() else None
-    where = "has not begun" if state is None else f"is at step {state.step:,} of {recipe.steps_of('gpt'):,}"
+    steps = Checkpoints(folder / "gpt").steps()
+    where = f"is at step {steps[-1]:,} of {recipe.steps_of('gpt'):,}" if steps else "has not begun"
     return f"{folder}: the run's GPT {where}, and speaks only when it is finished; run its recipe again, to the end"

@@ -185,7 +185,16 @@ def import_(arguments: argparse.Namespace) -> int:
 
 
 def export(arguments: argparse.Namespace) -> int:
-    """Write a model's weights under the names that the public implementation loads."""
+    """Write a model for others: weights under the names that the public implementation loads, or a SavedModel."""
+    if (arguments.out is None) == (arguments.saved_model is None):
+        raise XttsError("name what to write: OUT.safetensors for weights, or --saved-model DIR, one of them")
+    if arguments.saved_model:
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+        from xtts.savedmodel import write
+
+        print(write(arguments.folder, arguments.saved_model))
+        return 0
     from xtts import weights
 
     for path in weights.export(arguments.folder, arguments.out):
@@ -276,7 +285,8 @@ def _parser() -> argparse.ArgumentParser:
     _add_import(_add(verbs, import_))
     exporting = _add(verbs, export)
     exporting.add_argument("folder", metavar="RUN", help="a run's folder, or one that import made")
-    exporting.add_argument("out", metavar="OUT.safetensors", help="the file to write")
+    exporting.add_argument("out", metavar="OUT.safetensors", nargs="?", help="the file to write")
+    exporting.add_argument("--saved-model", metavar="DIR", help="write a SavedModel instead, which runs without xtts")
     _add_json(_add(verbs, doctor))
     _add(verbs, schema)
     return parser
@@ -313,7 +323,9 @@ def _add_demo(parser: argparse.ArgumentParser) -> None:
 def _add_say(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     parser.add_argument("folder", metavar="RUN", help="a run's folder, or one that import made")
     parser.add_argument("text", metavar="TEXT", nargs="?", help="what to say; - reads it from standard input")
-    parser.add_argument("-o", "--out", metavar="OUT.wav", help="the file to write; with --lines, a folder")
+    parser.add_argument(
+        "-o", "--out", metavar="OUT.wav", help="the file to write; with --lines, a folder; -: standard output"
+    )
     parser.add_argument("--lines", metavar="FILE", help="say a file of lines instead, a wave a line")
     parser.add_argument("--speaker", metavar="REF.wav", action="append", help="a recording of the voice; or several")
     parser.add_argument("--voice", metavar="NAME", help="a voice that the run keeps, or a file of --save-voice")
@@ -325,6 +337,7 @@ def _add_say(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     parser.add_argument("--top-p", type=float, help="share of what is likely that is drawn from (0.85)")
     parser.add_argument("--repetition-penalty", type=float, help="10 for published weights, 2 for a run's own")
     parser.add_argument("--speed", type=float, help="1.5 is half as fast again, at the same pitch (1)")
+    parser.add_argument("--stream", action="store_true", help="write sound as it is made")
     return parser
 
 

@@ -1,12 +1,17 @@
 """The verb say: what was typed comes in; wave files, a voice's file and an account of what was said go out."""
 
 import argparse
+import contextlib
 import json
 import sys
+import time
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, BinaryIO, Dict, Iterator, List, Optional, Tuple
 
-from xtts import XttsError, voices
+from xtts import XttsError, audio, voices
+
+if TYPE_CHECKING:
+    from xtts.speak import Stream
 
 SETTINGS = ("temperature", "top_k", "top_p", "repetition_penalty", "speed", "seed")
 STANDARD = "-"  # input or output
@@ -22,6 +27,8 @@ def say(arguments: argparse.Namespace) -> int:
     """Say what was asked for; what a user can mend is told before the model is loaded, where that is possible."""
     texts = _texts(arguments)
     outputs = _outputs(arguments, len(texts))
+    if not Path(arguments.folder).is_dir():
+        raise SayError(f"{arguments.folder}: there is no such folder; name one that a run or an import has made")
 
     from xtts import speak  # TensorFlow starts here
 
@@ -31,19 +38,55 @@ def say(arguments: argparse.Namespace) -> int:
         voices.write(arguments.save_voice, voice)
         _aside(f"{arguments.save_voice}: the voice; say more in it with --voice {arguments.save_voice}")
     settings = {name: getattr(arguments, name) for name in SETTINGS}
-    account = []
-    for (number, text), out in zip(texts, outputs):
+    streams, account = [], []
+    for number, text in texts:  # each is looked at before the first is said
         try:
-            wave = speaker.say(text, voice, arguments.language, **settings)
+            streams.append(speaker.stream(text, voice, arguments.language, **settings))
         except XttsError as error:
             raise type(error)(f"{arguments.lines}:{number}: {error}" if arguments.lines else str(error)) from None
-        wave.write(out)
-        account.append({"file": str(out), "voice": voice.name, **wave.as_json()})
+    for stream, out in zip(streams, outputs):
+        account.append({"file": str(out), "voice": voice.name, **_written(stream, out, arguments.stream)})
         if not arguments.json:
-            print(_line(account[-1]))
-    if arguments.json:
-        print(json.dumps(account if arguments.lines else account[:1][0] if account else {}, ensure_ascii=False))
+            _tell(_line(account[-1]), out)
+    if arguments.json and account:
+        _tell(json.dumps(account if arguments.lines else account[0], ensure_ascii=False), outputs[0])
     return 0
+
+
+def _written(stream: "Stream", out: Path, as_it_grows: bool) -> Dict[str, Any]:
+    """Write what a stream says, as it is said or when it is whole; what it was goes out."""
+    if not as_it_grows and str(out) != STANDARD:
+        wave = stream.whole()
+        wave.write(out)
+        return wave.as_json()
+    with _opened(out) as file:
+        growing, first = audio.Growing(file, stream.sample_rate), None
+        started = time.monotonic()
+        try:
+            for chunk in stream:
+                first = time.monotonic() - started if first is None else first
+                growing.add(chunk)
+        finally:
+            growing.end()
+    return {"first_sound_seconds": round(first or 0.0, 3), **stream.wave.as_json()}
+
+
+@contextlib.contextmanager
+def _opened(out: Path) -> Iterator[BinaryIO]:
+    if str(out) == STANDARD:
+        yield sys.stdout.buffer
+        return
+    try:
+        file = out.open("wb")
+    except OSError as error:
+        raise SayError(f"-o {out}: {error.strerror}; name a file that can be written") from None
+    with file:
+        yield file
+
+
+def _tell(line: str, out: Path) -> None:
+    """A line of the account; not among the sound."""
+    print(line, file=sys.stderr if str(out) == STANDARD else sys.stdout)
 
 
 def _texts(arguments: argparse.Namespace) -> List[Tuple[int, str]]:
@@ -79,6 +122,10 @@ def _outputs(arguments: argparse.Namespace, count: int) -> List[Path]:
         return []
     if arguments.out is None:
         raise SayError("there is no place for the sound; name one with -o out.wav")
+    if arguments.out == STANDARD:
+        if arguments.lines:
+            raise SayError("-o -: --lines makes a wave a line, which standard output cannot hold; name a folder")
+        return [Path(STANDARD)]
     out = Path(arguments.out)
     folder = out.absolute().parent
     if not folder.is_dir():

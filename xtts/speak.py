@@ -7,7 +7,6 @@ wave = speaker.say("The valley was quiet.", voice="reference.wav")
 wave.write("out.wav")
 """
 
-import itertools
 import sys
 import time
 from pathlib import Path
@@ -31,6 +30,7 @@ CODES_PER_CHARACTER = 2  # of slow speech: a text with more characters than that
 SLOWEST, FASTEST = 0.5, 2.0
 LARGEST_SEED = 2**31 - 1
 FIRST, NEXT = 16, 32  # codes after which a stream is heard first, and then again
+MOST_CHUNKS = 1000  # of a sentence; no model has so many codes
 
 
 class SpeakError(XttsError):
@@ -129,16 +129,7 @@ class Speaker:
         self, text: str, voice: Optional[References] = None, language: Optional[str] = None, **settings: Any
     ) -> Wave:
         """A text in a voice; `settings`: temperature, top_k, top_p, repetition_penalty, seed, speed."""
-        started, said, samples = time.monotonic(), [], []
-        utterance = self._utterance(text, voice, language, settings)
-        for number, piece in enumerate(utterance.pieces):
-            render = rendering(self.model, self.synthesis, utterance.voice, utterance.speed)
-            (spoken,) = self._spoken(utterance, number)
-            sound = edged(render.add(spoken), self.sample_rate, is_first=True, is_last=True)
-            samples += [sound, self._pause(utterance, number)]
-            said.append(self._said(piece, spoken, len(sound)))
-        wave = np.concatenate(samples)
-        return Wave(wave, self.sample_rate, utterance.language, tuple(said), time.monotonic() - started)
+        return self.stream(text, voice, language, **settings).whole()
 
     def stream(
         self, text: str, voice: Optional[References] = None, language: Optional[str] = None, **settings: Any
@@ -212,7 +203,7 @@ class Speaker:
         if spoken.is_cut:
             self._note(f"note: cut after {len(spoken.codes):,} codes, the model did not stop by itself: {piece.text}")
         elif not samples:
-            self._note(f"note: nothing was said, the model stopped at once; try another --seed: {piece.text}")
+            self._note(f"note: not said, the model stopped at once; try another --seed: {piece.text}")
         return said
 
     def _pause(self, utterance: "_Utterance", number: int) -> np.ndarray:
@@ -267,7 +258,7 @@ class Speaker:
 
 
 class Stream:
-    """Chunks of a text's sound, to go through once; `wave` is what was said so far."""
+    """Chunks of a text's sound, to go through once; `wave` is what was said so far. Or all of it: `whole`."""
 
     def __init__(self, speaker: Speaker, utterance: "_Utterance") -> None:
         self.sample_rate = speaker.sample_rate
@@ -275,10 +266,15 @@ class Stream:
         self._said: List[Said] = []
         self._chunks: List[np.ndarray] = []
         self._seconds_of_work = 0.0
-        self._sound = self._timed(self._pieces())
 
     def __iter__(self) -> Iterator[np.ndarray]:
-        return self._sound
+        return self._timed(self._pieces((FIRST, *[NEXT] * MOST_CHUNKS)))
+
+    def whole(self) -> Wave:
+        """Everything, each sentence made in one go."""
+        for _ in self._timed(self._pieces(())):
+            pass
+        return self.wave
 
     @property
     def wave(self) -> Wave:
@@ -297,16 +293,20 @@ class Stream:
                 self._chunks.append(chunk)
                 yield chunk
 
-    def _pieces(self) -> Iterator[np.ndarray]:
+    def _pieces(self, counts: Iterable[int]) -> Iterator[np.ndarray]:
         speaker, utterance = self._speaker, self._utterance
         for number, piece in enumerate(utterance.pieces):
             render, samples = rendering(speaker.model, speaker.synthesis, utterance.voice, utterance.speed), 0
-            for spoken in speaker._spoken(utterance, number, itertools.chain([FIRST], itertools.repeat(NEXT))):
+            for spoken in speaker._spoken(utterance, number, counts):
                 sound = edged(render.add(spoken), self.sample_rate, is_first=not samples, is_last=spoken.is_last)
                 samples += len(sound)
                 yield sound
             self._said.append(speaker._said(piece, spoken, samples))
             yield speaker._pause(utterance, number)
+        if not any(one.seconds for one in self._said):
+            raise SpeakError(
+                "the model said nothing, it stopped at once each time; try another --seed, or train longer"
+            )
 
 
 @attrs.frozen(eq=False)

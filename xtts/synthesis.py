@@ -6,7 +6,8 @@ each is traced once a size, however many lengths there are.
 """
 
 import itertools
-from typing import Any, Iterable, Iterator, List, NamedTuple, Sequence, Tuple
+from types import FunctionType
+from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Sequence, Tuple
 
 import attrs
 import numpy as np
@@ -34,6 +35,11 @@ def size_of(length: int, most: int, size: int = SMALLEST) -> int:
     while size < length:
         size *= 2
     return min(size, most)
+
+
+def sizes_to(most: int) -> List[int]:
+    """Every size that a length up to `most` may be rounded up to."""
+    return sorted({size_of(length, most) for length in range(1, most + 1)})
 
 
 def most_codes(gpt: Gpt, text_size: int) -> int:
@@ -95,17 +101,17 @@ class Synthesis:
         def sound(x: Tensor, lengths: Tensor, speaker: Tensor) -> Tensor:
             return _part(model.decoder).sound(x, speaker, lengths)
 
-        functions = (style, speaker, read, speak, mel, sound)
-        self._functions = {one.__name__: compat.compiled(one, autograph=False) for one in functions}
+        self._bodies = {one.__name__: one for one in (style, speaker, read, speak, mel, sound)}
+        self._functions: Dict[Any, compat.Compiled] = {}  # by name and shapes
 
     @property
     def functions(self) -> List[compat.Compiled]:
-        """For whoever counts traces."""
+        """For whoever counts traces: one of each name and size that was met."""
         return list(self._functions.values())
 
     def style(self, cuts: np.ndarray) -> np.ndarray:
         """The latents [32, width] of a voice's cuts [n, samples]: the mean of each cut's."""
-        each = [self._functions["style"](tf.constant(cut[None])).numpy()[0] for cut in cuts]
+        each = [self._call("style", tf.constant(cut[None])).numpy()[0] for cut in cuts]
         return np.asarray(np.mean(each, axis=0), np.float32)
 
     def speaker(self, wave: np.ndarray) -> np.ndarray:
@@ -113,17 +119,17 @@ class Synthesis:
         size = SPEAKER_RATE * size_of(-(-len(wave) // SPEAKER_RATE), 32, size=4)  # in seconds
         padded = np.zeros((1, size), np.float32)
         padded[0, : len(wave)] = wave
-        vectors = self._functions["speaker"](tf.constant(padded), tf.constant([len(wave)], tf.int32))
+        vectors = self._call("speaker", tf.constant(padded), tf.constant([len(wave)], tf.int32))
         return np.asarray(vectors.numpy()[0])
 
     def speak(self, ids: Sequence[int], voice: Voice, manner: Manner, counts: Iterable[int] = ()) -> Iterator[Spoken]:
         """What a text's tokens become: after so many codes, so many more, and at the end. The cuts change no code."""
-        progress = self._functions["read"](*self._text(ids), tf.constant(voice.style[None]))
+        progress = self._call("read", *self._text(ids), tf.constant(voice.style[None]))
         most = progress.codes.shape[1]
         penalty = tf.constant(manner.repetition_penalty, tf.float32)
         drawn = sampling(manner.temperature, manner.top_k, manner.top_p, manner.seed)
         for count in itertools.chain(counts, itertools.repeat(most)):
-            progress, found = self._functions["speak"](progress, tf.constant(count), penalty, drawn)
+            progress, found = self._call("speak", progress, tf.constant(count), penalty, drawn)
             done, length = int(progress.step.numpy()), int(found.lengths.numpy()[0])
             is_last = length < done or done == most
             length = min(length, done)
@@ -134,14 +140,24 @@ class Synthesis:
     def mel(self, codes: np.ndarray) -> np.ndarray:
         """The mel of codes, [4 codes, n_mels]."""
         padded, lengths = _padded(codes, size_of(len(codes), self._model.most_codes))
-        mel: np.ndarray = self._functions["mel"](padded, lengths).numpy()[0]
+        mel: np.ndarray = self._call("mel", padded, lengths).numpy()[0]
         return mel[: len(mel) // padded.shape[1] * len(codes)]
 
     def sound(self, x: np.ndarray, voice: Voice) -> np.ndarray:
         """The wave of latents that are stretched, [frames, width]."""
         padded, lengths = _padded(x, size_of(len(x), 2**30))
-        wave: np.ndarray = self._functions["sound"](padded, lengths, tf.constant(_part(voice.speaker)[None])).numpy()[0]
+        wave: np.ndarray = self._call("sound", padded, lengths, tf.constant(_part(voice.speaker)[None])).numpy()[0]
         return wave[: len(wave) // padded.shape[1] * len(x)]
+
+    def _call(self, name: str, *arguments: Any) -> Any:
+        """One function a size, for TensorFlow warns of a function that is traced again, be it meant or not."""
+        key = (name, *(tuple(tensor.shape) for tensor in tf.nest.flatten(arguments)))
+        if key not in self._functions:
+            body = self._bodies[name]
+            own = FunctionType(body.__code__, body.__globals__, name, body.__defaults__, body.__closure__)
+            # The loop over codes is the only one of many small steps, which XLA does several times as fast.
+            self._functions[key] = compat.compiled(own, autograph=False, jit_compile=name == "speak" or None, allowed=1)
+        return self._functions[key](*arguments)
 
     def _text(self, ids: Sequence[int]) -> Tuple[Tensor, Tensor]:
         return _padded(np.array(ids, np.int32), size_of(len(ids), self._model.longest_text))

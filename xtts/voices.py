@@ -5,6 +5,8 @@ A voice's file is safetensors: `style`, the latents [32, width]; `speaker`, a ve
 encoder; and in its metadata which model made them. To any other model these numbers mean nothing.
 """
 
+import contextlib
+import re
 from pathlib import Path
 from typing import Callable, Dict, List, Optional, Sequence, Union
 
@@ -13,14 +15,16 @@ import numpy as np
 
 from xtts import XttsError, audio, tensorfile
 from xtts.soundcheck import SILENCE
+from xtts.utterances import Utterance
 
 PathLike = Union[str, Path]
 Note = Callable[[str], None]  # is told a line that is no mistake, and should be known
 
 MOST = 30.0  # seconds that are heard of a recording, as the published model hears them
-LEAST = 0.5  # seconds; in less no voice can be heard
+LEAST = 0.33  # seconds; in less no voice can be heard
 KIND = "xtts voice"  # in a file's metadata
 SUFFIX = ".safetensors"
+SPEAKERS = 16  # of whom a run keeps a recording
 
 
 class VoiceError(XttsError):
@@ -98,10 +102,31 @@ def read(path: PathLike) -> Voice:
     )
 
 
+def keep(folder: Path, utterances: Sequence[Utterance]) -> None:
+    """Copy a recording of each speaker into a folder, the longest that is heard whole, as NAME.wav; of a few speakers.
+
+    A folder that is there is left as it is: whoever runs a model may have put voices of their own in it.
+    """
+    if folder.exists() or not utterances:
+        return
+    folder.mkdir(parents=True)
+    for speaker in sorted({one.speaker for one in utterances})[:SPEAKERS]:
+        own = [one for one in utterances if one.speaker == speaker]
+        best = max(own, key=lambda one: (one.samples <= MOST * one.sample_rate, one.samples / max(1, one.sample_rate)))
+        with contextlib.suppress(audio.AudioError):  # a voice that cannot be kept is no reason to end a run
+            wave, rate = audio.read(best.path)
+            audio.write(folder / f"{_name(speaker)}.wav", wave, rate)
+
+
 def kept(folder: Path) -> Dict[str, Path]:
     """The voices in a folder by name: files of voices, and recordings."""
     found = sorted(path for path in folder.glob("*") if path.suffix.lower() in (SUFFIX, ".wav", ".flac"))
     return {path.stem: path for path in reversed(found)}
+
+
+def _name(speaker: str) -> str:
+    """A speaker's name, as far as a file may be called that."""
+    return re.sub(r"[^\w+-]+", "-", speaker).strip("-") or "voice"
 
 
 def known(names: Sequence[str], most: int = 8) -> str:

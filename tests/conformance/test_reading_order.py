@@ -26,7 +26,7 @@ BELOW = """
     train
     inputs pictures samples rigs runs
     tables charts runfolder stagecharts gallery report
-    speak say evaluate
+    speak say savedmodel evaluate
 """.split()  # after the line: these know TensorFlow, or what is made with it
 LAST = ["doctor", "cli", "__main__"]
 

@@ -10,16 +10,21 @@ from typing import Any, Callable, List, NamedTuple, Optional
 
 import tensorflow as tf
 
+from xtts import XttsError
 from xtts.model.attention import UNSEEN
 from xtts.model.dropout import Dropout
 from xtts.model.gpt import Gpt, marked
-from xtts.model.layers import Tensor
+from xtts.model.layers import Tensor, written
 from xtts.model.transformer import Cache
 from xtts.sizes import LATENTS
 
 FILLER = 1  # stands for the text and the latents where the published model looks for repetitions: code 1 is one, always
 
 Pick = Callable[[Tensor, Tensor], Tensor]  # scores [B, audio tokens], the number of the step: codes [B]
+
+
+class LengthError(XttsError):
+    """A text, or a number of codes, that the model has no positions for."""
 
 
 class Spoken(NamedTuple):
@@ -71,6 +76,7 @@ def generate(
 def begin(gpt: Gpt, text: Tensor, text_lengths: Tensor, style: Tensor, most: Optional[int] = None) -> Progress:
     """Style and text are read; there is room for `most` codes, and none is spoken yet."""
     most = gpt.size.audio_positions - 3 if most is None else most
+    _check(gpt, text.shape[1], most)
     batch, tokens = text.shape[0], gpt.tokens
     inputs = marked(text, text_lengths, tokens.text_start, tokens.text_stop).inputs
     prefix = tf.concat([style, tf.cast(gpt.embedded_text(inputs), style.dtype)], axis=1)
@@ -112,12 +118,11 @@ def extend(gpt: Gpt, progress: Progress, count: Any, repetition_penalty: Any = 1
         penalised = tf.where(scores > 0, scores / repetition_penalty, scores * repetition_penalty)
         picked = pick(tf.where(progress.used, penalised, scores), step)
         picked = tf.where(before == stop, stop, picked)
-        is_here = tf.range(most)[None] == step
         return [
             Progress(
                 step + 1,
-                tf.where(is_here, picked[:, None], progress.codes),
-                tf.where(is_here[:, :, None], states[:, None], progress.latents),
+                written(progress.codes[:, :, None], picked[:, None, None], step)[:, :, 0],
+                written(progress.latents, states[:, None], step),
                 progress.text_lengths,
                 progress.used | (every_code == picked[:, None]),
                 caches,
@@ -129,3 +134,12 @@ def extend(gpt: Gpt, progress: Progress, count: Any, repetition_penalty: Any = 1
 
     (progress,) = tf.while_loop(is_speaking, say, [progress])
     return progress
+
+
+def _check(gpt: Gpt, text: int, most: int) -> None:
+    if text > gpt.size.longest_text:
+        raise LengthError(
+            f"a text of {text} tokens, but the model reads at most {gpt.size.longest_text}: split it into sentences"
+        )
+    if not 1 <= most <= gpt.size.audio_positions:
+        raise LengthError(f"most = {most} codes: the model speaks from 1 to {gpt.size.audio_positions} at a time")

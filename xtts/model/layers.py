@@ -136,6 +136,17 @@ def again(x: Tensor, dy: Tensor) -> Tensor:
     return x * tf.cast(one, x.dtype)
 
 
+def written(x: Tensor, values: Tensor, place: Tensor) -> Tensor:
+    """[..., places, width] with values, [..., 1, width], at a place of it, a scalar.
+
+    A scatter of rows is done in place, in a graph and by XLA; a choice between old and new would copy everything.
+    """
+    places, width = x.shape[-2:]
+    rows = tf.range(x.shape.num_elements() // (places * width))[:, None] * places + place
+    updated = tf.tensor_scatter_nd_update(tf.reshape(x, [-1, width]), rows, tf.reshape(values, [-1, width]))
+    return tf.reshape(updated, x.shape)
+
+
 class Linear(Module):
     """[..., inputs] to [..., outputs]."""
 

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from xtts.model.attention import attend
 from xtts.model.dropout import Dropout
-from xtts.model.layers import Gpt2Linear, LayerNorm, Module, Tensor, again
+from xtts.model.layers import Gpt2Linear, LayerNorm, Module, Tensor, again, written
 from xtts.sizes import Gpt as Size
 
 ROOT, CUBIC = (2 / np.pi) ** 0.5, 0.044715  # of the gelu
@@ -96,8 +96,7 @@ class Attention(Module):
 
     def step(self, tokens: Tensor, cache: Cache, place: Tensor, mask: Tensor) -> Tuple[Tensor, Cache]:
         q, k, v = self._split(tokens, tokens.shape[0])
-        is_here = (tf.range(cache.keys.shape[2]) == place)[:, None]
-        cache = Cache(tf.where(is_here, k, cache.keys), tf.where(is_here, v, cache.values))
+        cache = Cache(written(cache.keys, k, place), written(cache.values, v, place))
         return self._mixed(q, cache.keys, cache.values, mask, Dropout()), cache
 
     def _split(self, tokens: Tensor, batch: int) -> List[Tensor]:
