@@ -318,3 +318,27 @@ def test_writing_into_no_folder_says_so(tmp_path: Path) -> None:
     """A path whose folder does not exist is refused by name."""
     with pytest.raises(AudioError, match=r"clip\.wav: cannot be written .*; name a file in a folder"):
         audio.write(tmp_path / "missing" / "clip.wav", np.zeros(5, np.float32), RATE)
+
+
+def test_a_growing_wav_can_be_read_at_any_time(tmp_path):
+    """While it grows it has no end in its header; when it has ended it is the wav that is written at once."""
+    wave = (0.4 * np.sin(np.arange(5000) * 0.1)).astype(np.float32)
+    with (tmp_path / "growing.wav").open("wb") as file:
+        growing = audio.Growing(file, 24000)
+        growing.add(wave[:2000])
+        assert (tmp_path / "growing.wav").stat().st_size == 44 + 4000
+        begun, rate = soundfile.read(str(tmp_path / "growing.wav"), dtype="float32")
+        assert (rate, len(begun)) == (24000, 2000)
+        growing.add(wave[2000:])
+        growing.end()
+    audio.write(tmp_path / "whole.wav", wave, 24000)
+    assert (tmp_path / "growing.wav").read_bytes() == (tmp_path / "whole.wav").read_bytes()
+
+
+def test_a_growing_wav_cuts_off_what_is_too_loud(tmp_path):
+    """Samples above full scale do not wrap around."""
+    with (tmp_path / "loud.wav").open("wb") as file:
+        growing = audio.Growing(file, 8000)
+        growing.add(np.array([2.0, -2.0, 0.5], np.float32))
+        growing.end()
+    assert np.allclose(audio.read(tmp_path / "loud.wav")[0], [1.0, -1.0, 0.5], atol=1e-4)

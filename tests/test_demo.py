@@ -354,3 +354,14 @@ def test_demo_json_says_what_was_asked(corpus):
     assert made["asked"] == {**ASKED, "languages": ["en", "fa"], "vocabulary": "wide", "revision": demo.REVISION}
     assert made["clips"] == corpus.clips
     assert [one["name"] for one in made["voices"]] == ["voice001", "voice002", "voice003", "voice004"]
+
+
+def test_more_sentences_are_none_of_those_that_are_known(corpus):
+    """As many as were asked for, none twice, none of those left out; and a demo corpus is known by its folder."""
+    some = demo.sentences("en", 50)
+    others = demo.sentences("en", 50, without=some[:20])
+    assert len(set(some)) == len(set(others)) == 50
+    assert not set(some[:20]) & set(others)
+    assert some[20:] == others[:30]
+    assert demo.vocabulary_of(corpus.folder) == "wide"
+    assert demo.vocabulary_of(corpus.folder / "wavs") is None

@@ -225,6 +225,20 @@ def test_losses_that_are_no_numbers_end_a_run_with_advice(runs):
     assert [line["skipped"] for line in Journal(runs.folder("wild")).metrics()][-3:] == [True] * 3
 
 
+def test_a_run_keeps_voices_and_speaks(runs, xtts, tmp_path):
+    """Held-out recordings are kept under their speakers' names, and the first of them speaks when none is named."""
+    folder = runs.folder("whole")
+    kept = sorted(path.name for path in (folder / "voices").iterdir())
+    assert kept
+    assert set(kept) <= {"voice0.wav", "voice1.wav"}
+    lively = ("--temperature", "10", "--top-p", "1", "--repetition-penalty", "1", "--seed", "1")
+    done = xtts("say", folder, "la mi", "-o", "x.wav", "--json", *lively)
+    assert done.returncode == 0, done.stderr
+    assert f"this is {kept[0][:-4]}" in done.stderr
+    assert json.loads(done.stdout)["sentences"][0]["text"] == "la mi"
+    assert (tmp_path / "x.wav").exists()
+
+
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [

@@ -7,9 +7,10 @@ import contextlib
 import functools
 import math
 import os
+import struct
 from io import FileIO
 from pathlib import Path
-from typing import Any, Iterator, NamedTuple, Tuple, Union
+from typing import Any, BinaryIO, Iterator, NamedTuple, Tuple, Union
 
 import numpy as np
 import scipy.fft
@@ -21,6 +22,7 @@ from xtts.headers import Header
 from xtts.utterances import Reason, Unusable
 
 FULL_SCALE = 32768  # of a 16-bit sample
+ENDLESS = 2**32 - 1  # bytes, in the header of a wav that is still written
 SLOWEST, FASTEST = 1000, 768_000  # samples a second; a header that says another rate is damaged
 
 
@@ -70,6 +72,46 @@ def write(path: Union[str, Path], wave: np.ndarray, sample_rate: int) -> float:
         if draft.exists():
             draft.unlink()
     return gain
+
+
+class Growing:
+    """A 16-bit wav that can be heard while it is written. Its header says that it has no end, until it has one.
+
+    What is above full scale is cut off: the loudest sample is not known before the last.
+    """
+
+    def __init__(self, file: BinaryIO, sample_rate: int) -> None:
+        self._file, self._rate, self._bytes = file, sample_rate, 0
+        self._put(_wav_header(sample_rate, ENDLESS))
+
+    def add(self, wave: np.ndarray) -> None:
+        samples = np.clip(np.rint(wave * FULL_SCALE), -FULL_SCALE, FULL_SCALE - 1).astype("<i2")
+        self._put(samples.tobytes())
+        self._bytes += samples.nbytes
+
+    def end(self) -> None:
+        """Write into the header how long it has become, where a file can be gone back in; a pipe cannot."""
+        if self._file.seekable():
+            self._file.seek(0)
+            self._put(_wav_header(self._rate, self._bytes))
+
+    def _put(self, content: bytes) -> None:
+        self._file.write(content)
+        self._file.flush()
+
+
+def _wav_header(sample_rate: int, length: int) -> bytes:
+    """Of a mono 16-bit wav with so many bytes of samples."""
+    form = struct.pack("<HHIIHH", 1, 1, sample_rate, 2 * sample_rate, 2, 16)
+    whole = min(ENDLESS, 36 + length)
+    return (
+        b"RIFF"
+        + struct.pack("<I", whole)
+        + b"WAVEfmt "
+        + struct.pack("<I", 16)
+        + form
+        + struct.pack("<4sI", b"data", length)
+    )
 
 
 def resampled_length(samples: Any, from_rate: Any, to_rate: int) -> Any:

@@ -150,6 +150,26 @@ def check(arguments: argparse.Namespace) -> int:
     return 0 if found.utterances else 1
 
 
+def say(arguments: argparse.Namespace) -> int:
+    """Say a text in the voice of a recording, with the model of a run or of an import."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+    from xtts.say import say as speak
+
+    return speak(arguments)
+
+
+def evaluate(arguments: argparse.Namespace) -> int:
+    """Judge how a run speaks: losses, distortion, words understood and voices, on what was held out."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+    from xtts.evaluate import evaluate as judged
+
+    found = judged(arguments.folder, arguments.utterances, arguments.judge, _aside)
+    print(json_text(found.as_json()) if arguments.json else found.text(), end="")
+    return 0
+
+
 def import_(arguments: argparse.Namespace) -> int:
     """Take over a published XTTS checkpoint, without running anything that is in it."""
     from xtts.weights import import_checkpoint
@@ -168,7 +188,16 @@ def import_(arguments: argparse.Namespace) -> int:
 
 
 def export(arguments: argparse.Namespace) -> int:
-    """Write a model's weights under the names that the public implementation loads."""
+    """Write a model for others: weights under the names that the public implementation loads, or a SavedModel."""
+    if (arguments.out is None) == (arguments.saved_model is None):
+        raise XttsError("name what to write: OUT.safetensors for weights, or --saved-model DIR, one of them")
+    if arguments.saved_model:
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+        from xtts.savedmodel import write
+
+        print(write(arguments.folder, arguments.saved_model))
+        return 0
     from xtts import weights
 
     for path in weights.export(arguments.folder, arguments.out):
@@ -254,10 +283,13 @@ def _parser() -> argparse.ArgumentParser:
     _add_corpus(_add(deeds, check, "deed")).add_argument(
         "--rejected", metavar="FILE", help="write a CSV of the unusable"
     )
+    _add_json(_add_say(_add(verbs, say)))
+    _add_json(_add_evaluate(_add(verbs, evaluate)))
     _add_import(_add(verbs, import_))
     exporting = _add(verbs, export)
     exporting.add_argument("folder", metavar="RUN", help="a run's folder, or one that import made")
-    exporting.add_argument("out", metavar="OUT.safetensors", help="the file to write")
+    exporting.add_argument("out", metavar="OUT.safetensors", nargs="?", help="the file to write")
+    exporting.add_argument("--saved-model", metavar="DIR", help="write a SavedModel instead, which runs without xtts")
     _add_json(_add(verbs, doctor))
     _add(verbs, schema)
     return parser
@@ -290,6 +322,36 @@ def _add_demo(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--language", default="en,fa", help="in which languages (en,fa)")
     parser.add_argument("--seed", type=int, default=0, help="another seed, other voices and sentences")
     parser.add_argument("--vocabulary", default="wide", choices=["wide", "small"], help="small: some 170 English words")
+
+
+def _add_say(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    parser.add_argument("folder", metavar="RUN", help="a run's folder, or one that import made")
+    parser.add_argument("text", metavar="TEXT", nargs="?", help="what to say; - reads it from standard input")
+    parser.add_argument(
+        "-o", "--out", metavar="OUT.wav", help="the file to write; with --lines, a folder; -: standard output"
+    )
+    parser.add_argument("--lines", metavar="FILE", help="say a file of lines instead, a wave a line")
+    parser.add_argument("--speaker", metavar="REF.wav", action="append", help="a recording of the voice; or several")
+    parser.add_argument("--voice", metavar="NAME", help="a voice that the run keeps, or a file of --save-voice")
+    parser.add_argument("--save-voice", metavar="FILE", help="keep the voice, as .safetensors")
+    parser.add_argument("--language", metavar="CODE", help="of the text, such as fa; unset: by its letters")
+    parser.add_argument("--seed", type=int, help="another seed, another reading (0)")
+    parser.add_argument("--temperature", type=float, help="lower is steadier, higher livelier (0.75)")
+    parser.add_argument("--top-k", type=int, help="codes that are drawn from (50)")
+    parser.add_argument("--top-p", type=float, help="share of what is likely that is drawn from (0.85)")
+    parser.add_argument("--repetition-penalty", type=float, help="10 for published weights, 2 for a run's own")
+    parser.add_argument("--speed", type=float, help="1.5 is half as fast again, at the same pitch (1)")
+    parser.add_argument("--stream", action="store_true", help="write sound as it is made")
+    return parser
+
+
+def _add_evaluate(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    parser.add_argument("folder", metavar="RUN", help="a run's folder, such as runs/dual_gpu")
+    parser.add_argument("--utterances", type=int, default=20, metavar="N", help="how many are judged at most (20)")
+    parser.add_argument(
+        "--judge", default="auto", metavar="NAME", help="who listens for words: auto, none, sphinx or whisper (auto)"
+    )
+    return parser
 
 
 def _add_import(parser: argparse.ArgumentParser) -> None:

@@ -7,6 +7,7 @@ lines are `id|text|normalised|speaker|language`. `demo.json` says what it was ma
 
 import glob
 import heapq
+import itertools
 import json
 import math
 import random
@@ -17,7 +18,22 @@ import wave
 import zlib
 from contextlib import closing
 from pathlib import Path
-from typing import Any, Callable, Dict, Generator, Iterator, Mapping, NamedTuple, Optional, Sequence, Set, Tuple, Union
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    Generator,
+    Iterable,
+    Iterator,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Set,
+    Tuple,
+    Union,
+)
 
 import numpy as np
 
@@ -100,6 +116,22 @@ def make(
         raise DemoError(f"{error.filename or folder}: {error.strerror}; name a folder that can be written") from None
 
 
+def vocabulary_of(folder: Union[str, Path]) -> Optional[str]:
+    """The vocabulary of a corpus that was made here; None of any other."""
+    try:
+        return str(json.loads((Path(folder) / "demo.json").read_bytes())["asked"]["vocabulary"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def sentences(
+    language: str, count: int, without: Iterable[str] = (), seed: int = 0, vocabulary: str = "wide"
+) -> List[str]:
+    """So many sentences as the demo corpus has them, none twice and none of `without`; not those of the same seed."""
+    drawn, left_out = _sentences(GRAMMARS[vocabulary][language], language, f"more {seed}"), set(without)
+    return list(itertools.islice((text for text, _ in drawn if text not in left_out), count))
+
+
 def voice(number: int, seed: int) -> Voice:
     """The voice of a number, low and high in turn. The first few of any seed lie far apart; more lie between them."""
     chance = random.Random(f"voices {seed}")
@@ -137,7 +169,7 @@ def _clips(
                 heapq.heapreplace(heard, (so_far + clip.seconds, number))
 
 
-def _sentences(grammar: Grammar, language: str, seed: int) -> Iterator[Tuple[str, str]]:
+def _sentences(grammar: Grammar, language: str, seed: Union[int, str]) -> Iterator[Tuple[str, str]]:
     """Sentences, none twice, as they are written and as they are said."""
     chance = random.Random(f"sentences {seed} {language}")
     drawn: Set[str] = set()

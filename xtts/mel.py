@@ -106,11 +106,13 @@ def griffin_lim(
     iterations: int = 32,
     stats: Optional[np.ndarray] = None,
     seed: int = 0,
+    known: Optional[np.ndarray] = None,
 ) -> np.ndarray:
     """A wave with this log mel, [(frames - 1) * hop_length] samples: good to listen to while training.
 
     Griffin and Lim's projections with momentum (Perraudin, Balazs and Søndergaard 2013) find phases that fit the
-    magnitudes; the first phases are random, by `seed`.
+    magnitudes; the first phases are random, by `seed`. `known` are samples that the wave begins with, when it was made
+    before as far as that: the rest is found to go on from there.
     """
     if spec.preemphasis or spec.power != 2:
         raise ValueError("only an energy mel without pre-emphasis can be turned back into a wave")
@@ -122,7 +124,8 @@ def griffin_lim(
     spectrum.real[:, :bins], spectrum.imag[:, :bins] = magnitudes * np.cos(turns), magnitudes * np.sin(turns)
     last = np.zeros((count, bins), np.complex64)
     for _ in range(iterations):
-        pieces = strided(_synthesised(spectrum, spec), count, spec.win_length, spec.hop_length)
+        wave = _begun(_synthesised(spectrum, spec), known, spec)
+        pieces = strided(wave, count, spec.win_length, spec.hop_length)
         for block in _spans(count, BLOCK // spec.n_fft):
             found = scipy.fft.rfft(pieces[block] * window(spec), n=spec.n_fft)[:, :bins]
             ahead = found - MOMENTUM * last[block]
@@ -130,7 +133,14 @@ def griffin_lim(
             scale = magnitudes[block] / np.sqrt(ahead.real**2 + ahead.imag**2 + TINY)
             np.multiply(ahead.real, scale, out=spectrum.real[block, :bins])
             np.multiply(ahead.imag, scale, out=spectrum.imag[block, :bins])
-    return _synthesised(spectrum, spec)[spec.reach :][: (count - 1) * spec.hop_length]
+    return _begun(_synthesised(spectrum, spec), known, spec)[spec.reach :][: (count - 1) * spec.hop_length]
+
+
+def _begun(wave: np.ndarray, known: Optional[np.ndarray], spec: MelSpec) -> np.ndarray:
+    """A wave, from the first sample of the first window on, that begins with what is known of it."""
+    if known is not None:
+        wave[spec.reach :][: len(known)] = known
+    return wave
 
 
 @functools.lru_cache(maxsize=32)

@@ -164,7 +164,7 @@ def codec_rig(session: Session, published: Optional[Mapping[str, np.ndarray]] = 
         source(session.material.train, session.plan.layout, is_random=True),
         held_shape,
         Order(held_every, (held_shape.batch_size,), recipe.run.seed, replicas),
-        source(held, _held_layout(session), is_random=False),
+        source(held, held_layout(recipe, held, replicas), is_random=False),
         samples,
         [*features.functions, *samples.functions],
         begin,
@@ -191,11 +191,12 @@ def gpt_rig(session: Session, codec: Codec, codec_digest: str, published: Option
                 stores = GptStores(codes, filling.references(about, bar))
         return GptSource(recipe, part, material.tokenizer, layout.shapes, features, stores, is_random, is_free)
 
-    held, held_layout = session.held_out, _held_layout(session)
+    held = session.held_out
+    held_shapes = held_layout(recipe, held, session.placement.replicas)
     samples = GptSamples(
         Journal(session.folder), MelSpec.of(recipe.audio), session.stats, "gpt", session.placement.model_devices[0]
     ).prepare(recipe, held, material.tokenizer, features, stage.model, codec)
-    held_shape = held_layout.shapes[0]
+    held_shape = held_shapes.shapes[0]
     return Rig(
         session,
         stage,
@@ -203,8 +204,8 @@ def gpt_rig(session: Session, codec: Codec, codec_digest: str, published: Option
         session.plan.order,
         source(material.train, session.plan.layout, is_random=True, is_free=session.is_free),
         held_shape,
-        Order(held_layout.shape_of[:MOST_HELD], (held_shape.batch_size,), recipe.run.seed, session.placement.replicas),
-        source(held, held_layout, is_random=False),
+        Order(held_shapes.shape_of[:MOST_HELD], (held_shape.batch_size,), recipe.run.seed, session.placement.replicas),
+        source(held, held_shapes, is_random=False),
         samples,
         [*features.functions, *samples.functions],
         lambda work: None,
@@ -226,10 +227,10 @@ def _optimizer(recipe: Recipe, stage: Stage, ema_decay: float) -> AdamW:
     return AdamW(variables, schedule, attrs.evolve(recipe.train, ema_decay=ema_decay))
 
 
-def _held_layout(session: Session) -> Layout:
+def held_layout(recipe: Recipe, part: Part, replicas: int = 1) -> Layout:
     """One shape for all that is held out: a validation is one trace."""
-    lengths, gpt = session.held_out.lengths, SIZES[session.recipe.model.size].gpt
-    rows = max(1, min(HELD_ROWS, -(-len(lengths) // session.placement.replicas)))
+    lengths, gpt = part.lengths, SIZES[recipe.model.size].gpt
+    rows = max(1, min(HELD_ROWS, -(-len(lengths) // replicas)))
     return planned(lengths.text, lengths.frames, cost(gpt), rows, 1, Weighing(0.0, 0.0))
 
 

@@ -6,6 +6,7 @@
       metrics.jsonl, validation.jsonl, events.jsonl, summary.json            what happened
       samples/, report.html                                                  to hear and to see
       model/                                                                 weights under their published names
+      voices/                                                                held-out recordings to speak like
 
 A stage whose inputs are what they were goes on from its newest checkpoint, and is not repeated when it has ended. One
 that had ended with other inputs starts anew, and what it had made is kept beside it.
@@ -22,8 +23,9 @@ from typing import Any, Dict, Iterator, List, Optional
 
 import numpy as np
 
-from xtts import XttsError, audio, compat, toml, weights
+from xtts import XttsError, audio, compat, toml, voices, weights
 from xtts import plan as plans
+from xtts.assembly import VOICES
 from xtts.batches import Recordings
 from xtts.checkpoint import Checkpoints, State, set_aside
 from xtts.gauges import gauges
@@ -129,6 +131,7 @@ def _train_gpt(session: Session, codec: Tensors, published: Optional[Tensors]) -
     frozen = frozen_codec(session, own, PREFIXES["codec"])
     state = _trained(session, "gpt", now, lambda: gpt_rig(session, frozen, name, published))
     _write_model(session, state, {**(published or {}), **own})
+    voices.keep(session.folder / VOICES, session.material.held_out.corpus.utterances)
 
 
 def _trained(session: Session, name: str, now: Inputs, make_rig: Any) -> State:

@@ -22,10 +22,10 @@ from xtts.model.generation import generate
 from xtts.model.gpt import Gpt
 from xtts.recipe import Recipe
 from xtts.sizes import FRAMES_PER_CODE
+from xtts.synthesis import decoded, most_codes
 from xtts.text import Tokenizer
 
 MOST = 2  # samples at a time
-CODES_PER_TOKEN = 12  # a sentence that is longer is not going to stop
 
 Tensor = Any  # tf.Tensor; TensorFlow brings no types
 
@@ -115,7 +115,7 @@ class GptSamples(Samples):
         text = np.zeros((len(ids), width), np.int32)
         for number, row in enumerate(ids):
             text[number, : len(row)] = row
-        most = min(gpt.size.audio_positions - 3, CODES_PER_TOKEN * width + 8)
+        most = most_codes(gpt, width)
         reference = features.reference_mel(voices.astype(np.float32), np.full(len(ids), samples, np.int32))
         self._arguments = (tf.constant(text), tf.constant([len(row) for row in ids], tf.int32), reference)
 
@@ -124,7 +124,7 @@ class GptSamples(Samples):
             return spoken.lengths, spoken.codes
 
         def decode(codes: Tensor, lengths: Tensor) -> Tensor:
-            return codec.decode(tf.where(codes < gpt.tokens.audio_start, codes, 0), lengths)
+            return decoded(codec, gpt, codes, lengths)
 
         self.functions = [compat.compiled(one, autograph=False) for one in (say, decode)]
         self._hear()

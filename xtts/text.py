@@ -31,6 +31,7 @@ class Tokenizer(Protocol):
     size: int
     start: int
     stop: int
+    languages: List[str]  # those that have a tag
 
     def encode(self, text: str, language: str) -> List[int]:
         """The language's tag and the normalised text, without `start` and `stop`."""

@@ -8,12 +8,13 @@ import pytest
 PACKAGE = Path(__file__).parents[2] / "xtts"
 ORDER = """
     kinds rules recipe syntax toml
-    english persian normalise text
+    english persian normalise text sentences
     utterances tree records layouts headers cache corpus soundcheck
     espeak demo_sentences demo
     audio mel lengths stats
     sizes shapes order memory page plan progress material
-    weight_norm inert tensorfile pickles names weights
+    weight_norm inert tensorfile pickles names weights voices
+    distances trigrams judges voiceprints evaluation
 """.split()
 BELOW = """
     placement
@@ -21,9 +22,11 @@ BELOW = """
     stages optimizer step
     checkpoint lock journal
     gauges tensorboard monitor
+    assembly synthesis rendering
     train
     inputs pictures samples rigs runs
     tables charts runfolder stagecharts gallery report
+    speak say savedmodel evaluate
 """.split()  # after the line: these know TensorFlow, or what is made with it
 LAST = ["doctor", "cli", "__main__"]
 

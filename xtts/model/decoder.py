@@ -96,7 +96,10 @@ class WaveformDecoder(layers.Module):
         if lengths is not None:
             frames = tf.gather([_stretched_frames(length) for length in range(count + 1)], lengths)
             latents = tf.gather(latents, tf.minimum(tf.range(count)[None], lengths[:, None] - 1), batch_dims=1)
-        x = _interpolated(_interpolated(latents, sizes.FRAMES_PER_CODE), SAMPLE_RATE / CODE_RATE)
+        return self.sound(stretched(latents), speakers, frames)
+
+    def sound(self, x: Tensor, speakers: Tensor, frames: Optional[Tensor] = None) -> Tensor:
+        """The waves of latents that are stretched, [B, F, latent_width], of which so many `frames` [B] are heard."""
         inside = _inside(x, frames)
         voice = tf.cast(speakers, x.dtype)[:, None]  # [B, 1, speaker_width]
         x = self.conv_pre(_silenced(x, inside)) + self.cond_layer(voice)
@@ -119,11 +122,16 @@ class WaveformDecoder(layers.Module):
         return [name for name in self.weights() if name.startswith(("ups.", "resblocks.")) and name.endswith(".weight")]
 
 
+def stretched(latents: Tensor) -> Tensor:
+    """Latents [B, T, C], one a code, to [B, F, C], 93.75 a second."""
+    return interpolated(interpolated(latents, sizes.FRAMES_PER_CODE), SAMPLE_RATE / CODE_RATE)
+
+
 def _stretched_frames(latents: int) -> int:
     return int(int(latents * sizes.FRAMES_PER_CODE) * (SAMPLE_RATE / CODE_RATE))
 
 
-def _interpolated(x: Tensor, ratio: float) -> Tensor:
+def interpolated(x: Tensor, ratio: float) -> Tensor:
     """[B, T, C] to [B, ⌊T ratio⌋, C], linearly: PyTorch's, with align_corners=False, in its precision."""
     count = int(x.shape[1] * ratio)
     half = np.float32(0.5)
