@@ -2,7 +2,8 @@
 
 Each runs in a process of its own on the same weights, one sentence in turn, and the medians are compared. coqui-tts has
 needs of its own: install it in an environment apart and name its Python in XTTS_COQUI_PYTHON. `pytest
-benchmarks/test_speak.py` prints codes a second and ratios. XTTS_STEP_THREADS is how many threads each side has (2).
+benchmarks/test_speak.py` prints codes a second and ratios. XTTS_STEP_THREADS is how many threads each side has: one
+unless said, for on a machine that others use too, the threads of torch wait for each other and its figures say nothing.
 """
 
 import json
@@ -18,7 +19,7 @@ import pytest
 ROUNDS = 7
 SCRIPT = Path(__file__).parent / "speak.py"
 COQUI = os.environ.get("XTTS_COQUI_PYTHON", "")
-THREADS = os.environ.get("XTTS_STEP_THREADS", "2")
+THREADS = os.environ.get("XTTS_STEP_THREADS", "1")
 LEAST_OVER_COQUI = 2.7  # codes a second of ours, by XLA, over those of coqui-tts
 LEAST_OVER_UNCACHED = 3.0  # and with a cache over those without: more than ten on a still machine
 ENVIRONMENT = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": "-1"}

@@ -45,7 +45,9 @@ def test_pieces_give_the_codes_of_one_go(way, gpt, said):
         return extend(gpt, progress, count, 2.0)
 
     if way != "eager":
-        speak, start, go_on = (compat.compiled(one, jit_compile=way == "xla") for one in (speak, start, go_on))
+        speak, start, go_on = (
+            compat.compiled(one, autograph=False, jit_compile=way == "xla") for one in (speak, start, go_on)
+        )
     whole = speak(*said)
     for sizes in ([1] * MOST, [4, 4, 4], [2, 1, 40]):
         progress = start(*said)
@@ -57,6 +59,26 @@ def test_pieces_give_the_codes_of_one_go(way, gpt, said):
         np.testing.assert_allclose(pieces.latents, whole.latents, atol=1e-5)
     if way != "eager":
         assert [one.compilations for one in (speak, start, go_on)] == [1, 1, 1]
+
+
+def test_a_sentence_is_over_when_every_row_has_stopped(gpt, said):
+    """Not while a row speaks or nothing was said yet; but when all have stopped, and when there is no more room."""
+    stop = TOKENS.audio_stop
+    progress = begin(gpt, *said, 3)
+    over = [bool(progress.is_over(stop))]
+    for _ in range(3):
+        progress = extend(gpt, progress, 1)
+        over.append(bool(progress.is_over(stop)))
+    assert over == [False, False, False, True]
+
+    def stop_unless_first(scores, step):
+        return tf.where((step < 2) & (tf.range(3) == 0), 5, stop)
+
+    progress = extend(gpt, begin(gpt, *said, MOST), 1, pick=stop_unless_first)
+    assert not bool(progress.is_over(stop))
+    progress = extend(gpt, progress, MOST, pick=stop_unless_first)
+    assert bool(progress.is_over(stop))
+    assert (int(progress.step), progress.spoken(stop).lengths.numpy().tolist()) == (3, [2, 0, 0])
 
 
 def test_latents_are_those_of_a_pass_over_the_whole(gpt, said):
@@ -75,7 +97,7 @@ def test_half_precision_speaks(by_xla, gpt, said):
     def speak(text, lengths, style):
         return generate(gpt, text, lengths, style, 6)
 
-    spoken = compat.compiled(speak, jit_compile=by_xla)(text, lengths, tf.cast(style, tf.bfloat16))
+    spoken = compat.compiled(speak, autograph=False, jit_compile=by_xla)(text, lengths, tf.cast(style, tf.bfloat16))
     assert spoken.latents.dtype == tf.bfloat16
     wanted = gpt.latents(text, lengths, spoken.codes, spoken.lengths, style)
     for row, length in enumerate(spoken.lengths.numpy()):
@@ -99,7 +121,7 @@ def test_other_settings_are_no_other_trace(gpt, said):
     def speak(text, lengths, style, penalty, settings):
         return generate(gpt, text, lengths, style, MOST, penalty, settings)
 
-    compiled = compat.compiled(speak, allowed=1, action="raise")
+    compiled = compat.compiled(speak, autograph=False, allowed=1, action="raise")
     best = generate(gpt, *said, MOST).codes.numpy()
     first = compiled(*said, tf.constant(1.0), sampling(seeds=1, rows=3)).codes.numpy()
     again = compiled(*said, tf.constant(1.0), sampling(seeds=1, rows=3)).codes.numpy()

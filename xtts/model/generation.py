@@ -50,6 +50,10 @@ class Progress(NamedTuple):
         is_before = tf.math.cumsum(tf.cast(self.codes == stop, tf.int32), axis=1) == 0
         return Spoken(self.codes, tf.reduce_sum(tf.cast(is_before, tf.int32), axis=1), self.latents)
 
+    def is_over(self, stop: int) -> Tensor:
+        """Whether nothing more is to be said: every row has stopped, or there is no more room. A bool."""
+        return (self.step >= self.codes.shape[1]) | tf.reduce_all(self.spoken(stop).lengths < self.step)
+
 
 def greedy(scores: Tensor, step: Tensor) -> Tensor:
     """The best code, [B], of scores [B, audio tokens]."""
