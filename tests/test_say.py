@@ -10,7 +10,7 @@ import pytest
 import soundfile
 from speakers import make_run, reference
 
-from xtts import cli
+from xtts import cli, speak
 
 ROOT = Path(__file__).parent.parent
 
@@ -24,9 +24,21 @@ def run(tmp_path_factory):
     return folder
 
 
+@pytest.fixture(scope="module")
+def speaker(run):
+    """Its model, loaded once for all tests but one."""
+    return speak.load(run)
+
+
 @pytest.fixture
-def say(run, tmp_path, monkeypatch, capsys):
+def say(run, speaker, tmp_path, monkeypatch, capsys):
     """`say("text", "-o", "x.wav")` in a folder of its own gives status, output and errors."""
+
+    def load(_folder, note):
+        speaker._note = note
+        return speaker
+
+    monkeypatch.setattr("xtts.speak.load", load)
     monkeypatch.chdir(tmp_path)
 
     def said(*arguments, stdin=""):

@@ -17,6 +17,7 @@ from xtts.synthesis import Spoken, Synthesis
 from xtts.voices import Voice
 
 REACH = 8  # codes after a place that the codec's decoder still hears there
+UNSTEADY = 8  # frames at the end that are interpolated otherwise when there is more; 7 at most
 AROUND = 20  # frames on both sides that the waveform decoder hears
 BEFORE, AFTER = 16, 4  # mel frames that Griffin-Lim goes on from, and that it holds back
 EDGE = 0.005  # seconds over which a sentence begins and ends
@@ -56,8 +57,7 @@ class _ByDecoder:
     def add(self, spoken: Spoken) -> np.ndarray:
         latents, is_last = _paced(spoken.latents, self._speed), spoken.is_last
         frames = stretched(latents[None])[0].numpy() if len(latents) else latents
-        per_code = FRAMES_PER_CODE * 1.1 / self._speed
-        known = len(frames) if is_last else len(frames) - int(2 * per_code) - 2  # the last ones are stretched anew
+        known = len(frames) if is_last else len(frames) - UNSTEADY
         end = known if is_last else known - AROUND
         if end <= self._done:
             return np.zeros(0, np.float32)

@@ -33,10 +33,15 @@ class Piece(NamedTuple):
 def pieces(text: str, language: str, fits: Fits) -> List[Piece]:
     """Every sentence of a text, in order; `fits` says of a normalised text whether it can be said in one go."""
     found: List[Piece] = []
-    for paragraph in _PARAGRAPH.split(text):
-        for sentence in _parts(normalise(paragraph, language), _SENTENCE):
+    for paragraph in paragraphs(text, language):
+        for sentence in _parts(paragraph, _SENTENCE):
             found += _cut(sentence, fits)
     return [piece for piece in found if is_spoken(piece.text)]
+
+
+def paragraphs(text: str, language: str) -> List[str]:
+    """What blank lines separate, each normalised."""
+    return [normalise(paragraph, language) for paragraph in _PARAGRAPH.split(text)]
 
 
 def is_spoken(text: str) -> bool:

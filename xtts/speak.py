@@ -17,9 +17,8 @@ import numpy as np
 
 from xtts import XttsError, audio, voices
 from xtts.assembly import VOICES, Assembled, assemble
-from xtts.normalise import normalise
 from xtts.rendering import edged, rendering
-from xtts.sentences import Piece, is_spoken, pieces
+from xtts.sentences import Piece, is_spoken, paragraphs, pieces
 from xtts.synthesis import SPEAKER_RATE, Manner, Spoken, Synthesis
 from xtts.voices import Note, Voice, VoiceError
 
@@ -174,13 +173,10 @@ class Speaker:
         unknown = set(self.model.tokenizer.unknown(text, language))
         if not unknown:
             return text
-        paragraphs = [normalise(paragraph, language) for paragraph in text.split("\n\n")]
-        left = "\n\n".join(
-            "".join(letter for letter in paragraph if not {letter, letter.lower()} & unknown)
-            for paragraph in paragraphs
-        )
+        whole = "\n\n".join(paragraphs(text, language))
+        left = "".join(letter for letter in whole if not {letter, letter.lower()} & unknown)
         shown = " ".join(sorted(unknown)[:20])
-        if not is_spoken(left) or sum(map(str.isalnum, left)) < sum(map(str.isalnum, "".join(paragraphs))) / 2:
+        if not is_spoken(left) or sum(map(str.isalnum, left)) < sum(map(str.isalnum, whole)) / 2:
             raise SpeakError(
                 f"the model has never met most of the text's characters: {shown}; write it in the letters of its "
                 f"languages ({', '.join(self.model.tokenizer.languages)})"
