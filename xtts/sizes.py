@@ -150,13 +150,13 @@ class Size:
 SIZES: Dict[str, Size] = {
     "tiny": Size(  # for a laptop without a GPU
         Gpt(layers=4, width=256, heads=4, conditioning_blocks=2, perceiver_layers=1, perceiver_heads=4),
-        Codec(hidden=64, code_width=64, codes=256),
+        Codec(hidden=128, code_width=128, codes=1024),  # 64 wide and with 256 codes it loses half the words
         Speaker(blocks=(1, 1, 1, 1), filters=(8, 16, 32, 64), width=128),
         Decoder(width=64),
     ),
     "small": Size(
         Gpt(layers=8, width=384, heads=6, conditioning_blocks=3, perceiver_heads=6),
-        Codec(hidden=128, code_width=128, codes=512),
+        Codec(hidden=192, code_width=192, codes=1024),
         Speaker(blocks=(1, 2, 2, 1), filters=(16, 32, 64, 128), width=256),
         Decoder(width=128),
     ),
