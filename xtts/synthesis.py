@@ -6,7 +6,6 @@ each is traced once a size, however many lengths there are.
 """
 
 import itertools
-from types import FunctionType
 from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Sequence, Tuple
 
 import attrs
@@ -101,13 +100,11 @@ class Synthesis:
         def sound(x: Tensor, lengths: Tensor, speaker: Tensor) -> Tensor:
             return _part(model.decoder).sound(x, speaker, lengths)
 
-        self._bodies = {one.__name__: one for one in (style, speaker, read, speak, mel, sound)}
-        self._functions: Dict[Any, compat.Compiled] = {}  # by name and shapes
-
-    @property
-    def functions(self) -> List[compat.Compiled]:
-        """For whoever counts traces: one of each name and size that was met."""
-        return list(self._functions.values())
+        # The loop over codes is the only one of many small steps, which XLA does several times as fast.
+        self.functions: Dict[str, compat.Compiled] = {
+            one.__name__: compat.compiled(one, autograph=False, jit_compile=one is speak or None)
+            for one in (style, speaker, read, speak, mel, sound)
+        }
 
     def style(self, cuts: np.ndarray) -> np.ndarray:
         """The latents [32, width] of a voice's cuts [n, samples]: the mean of each cut's."""
@@ -150,14 +147,9 @@ class Synthesis:
         return wave[: len(wave) // padded.shape[1] * len(x)]
 
     def _call(self, name: str, *arguments: Any) -> Any:
-        """One function a size, for TensorFlow warns of a function that is traced again, be it meant or not."""
-        key = (name, *(tuple(tensor.shape) for tensor in tf.nest.flatten(arguments)))
-        if key not in self._functions:
-            body = self._bodies[name]
-            own = FunctionType(body.__code__, body.__globals__, name, body.__defaults__, body.__closure__)
-            # The loop over codes is the only one of many small steps, which XLA does several times as fast.
-            self._functions[key] = compat.compiled(own, autograph=False, jit_compile=name == "speak" or None, allowed=1)
-        return self._functions[key](*arguments)
+        function = self.functions[name]
+        function.trace(*arguments)  # each size once, and that is as it should be
+        return function(*arguments)
 
     def _text(self, ids: Sequence[int]) -> Tuple[Tensor, Tensor]:
         return _padded(np.array(ids, np.int32), size_of(len(ids), self._model.longest_text))
