@@ -36,6 +36,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         if hasattr(stream, "reconfigure"):
             # A terminal that lacks a letter still gets the rest; and in a file lines come as they were said.
             stream.reconfigure(errors="backslashreplace", line_buffering=True)
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # TensorFlow's own chatter, not its errors
     arguments = _parser().parse_args(argv)
     try:
         status: int = arguments.verb(arguments)
@@ -55,7 +56,6 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 def run(arguments: argparse.Namespace) -> int:
     """Check a recipe, read and plan what it trains on, and train it."""
     recipe = _recipe(arguments)  # before anything heavy is imported: a mistake is answered at once
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # TensorFlow's own chatter, not its errors
 
     from xtts import report, runs
 
@@ -152,8 +152,6 @@ def check(arguments: argparse.Namespace) -> int:
 
 def say(arguments: argparse.Namespace) -> int:
     """Say a text in the voice of a recording, with the model of a run or of an import."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-
     from xtts.say import say as speak
 
     return speak(arguments)
@@ -161,8 +159,6 @@ def say(arguments: argparse.Namespace) -> int:
 
 def evaluate(arguments: argparse.Namespace) -> int:
     """Judge how a run speaks: losses, distortion, words understood and voices, on what was held out."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-
     from xtts.evaluate import evaluate as judged
 
     found = judged(arguments.folder, arguments.utterances, arguments.judge, _aside)
@@ -192,8 +188,6 @@ def export(arguments: argparse.Namespace) -> int:
     if (arguments.out is None) == (arguments.saved_model is None):
         raise XttsError("name what to write: OUT.safetensors for weights, or --saved-model DIR, one of them")
     if arguments.saved_model:
-        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-
         from xtts.savedmodel import write
 
         print(write(arguments.folder, arguments.saved_model))
