@@ -1,0 +1,69 @@
+"""Programs that take turns: a script and its arguments come in; what each program measured of itself goes out.
+
+Each is a process of its own, in an environment of its own perhaps. It writes a JSON line when it is ready, one for
+every turn it is given, and, given none any more, a last one. Whatever else the machine does meets all of them alike.
+"""
+
+import json
+import os
+import statistics
+import subprocess
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Sequence
+
+COQUI = os.environ.get("XTTS_COQUI_PYTHON", "")  # a Python that has the package coqui-tts
+NO_COQUI = "XTTS_COQUI_PYTHON names no Python: install coqui-tts in one and name it"
+ENVIRONMENT = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": "-1"}
+
+
+class Program:
+    """A process that does its work once when it is asked to."""
+
+    def __init__(self, python: str, script: Path, way: str, *arguments: str) -> None:
+        self.way, self._script = way, script
+        self._process = subprocess.Popen(
+            [python, str(script), way, *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=ENVIRONMENT,
+            text=True,
+        )
+        self.first = self._line()
+        self.turns: List[Dict[str, Any]] = []
+        self.end: Dict[str, Any] = {}
+
+    def turn(self) -> None:
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        self.turns.append(self._line())
+
+    def finish(self) -> None:
+        self._process.stdin.close()
+        self.end = self._line()
+        self._process.wait()
+
+    def median(self, key: str) -> float:
+        return statistics.median(turn[key] for turn in self.turns)
+
+    def _line(self) -> Dict[str, Any]:
+        line = self._process.stdout.readline()
+        assert line, f"{self._script.name} {self.way} ended before its time"
+        return json.loads(line)
+
+
+def in_turns(pythons: Mapping[str, str], script: Path, arguments: Sequence[str], rounds: int) -> Dict[str, Program]:
+    """A program for each way, by the Python that runs it; after so many turns of each, one after the other."""
+    programs = {way: Program(python, script, way, *arguments) for way, python in pythons.items()}
+    for _ in range(rounds):
+        for program in programs.values():
+            program.turn()
+    for program in programs.values():
+        program.finish()
+    return programs
+
+
+def why_not_coqui() -> str:
+    """Why coqui-tts cannot be measured beside; nothing when it can."""
+    found = subprocess.run([COQUI, "-c", "import TTS.tts.layers.xtts.gpt"], capture_output=True, text=True)
+    return f"{COQUI} cannot import coqui-tts: {found.stderr.strip().splitlines()[-1]}" if found.returncode else ""
