@@ -1,7 +1,7 @@
 """The TensorFlow twin of the mels: the host's numbers for every clip of a padded batch, in one trace."""
 
 import inspect
-from typing import Any, List
+from typing import Any, List, Tuple
 
 import attrs
 import numpy as np
@@ -41,13 +41,17 @@ def compiled(function: Any, jit: bool) -> Any:
     return tf.function(function, input_signature=signature, **{COMPILE: jit})
 
 
-def exact_transforms() -> List[twin.Transform]:
-    """Those that keep to 1e-3 on this machine's CPU."""
-    return ["matmul", "fft"] if twin.transform_for("/device:CPU:0") == "fft" else ["matmul"]
+def exact_transforms() -> List[Tuple[twin.Transform, bool]]:
+    """Those that keep to 1e-3 on this machine's CPU, and whether by XLA."""
+    found = {(transform, by_xla) for by_xla in (False, True) for transform in ("matmul", chosen_for_cpu(by_xla))}
+    return sorted(found)
 
 
-@pytest.mark.parametrize("jit", [False, True], ids=["graph", "xla"])
-@pytest.mark.parametrize("transform", exact_transforms())
+def chosen_for_cpu(by_xla: bool) -> twin.Transform:
+    return twin.transform_for("/device:CPU:0", by_xla)
+
+
+@pytest.mark.parametrize(("transform", "jit"), exact_transforms())
 @pytest.mark.parametrize(
     ("spec", "floor"),
     [

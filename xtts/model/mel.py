@@ -11,6 +11,7 @@ from typing import Any, Literal, Optional
 import numpy as np
 import tensorflow as tf
 
+from xtts import compat
 from xtts.mel import LOG_FLOOR, MelSpec, filterbank, frames, heard, window
 from xtts.model.layers import extents
 
@@ -40,15 +41,16 @@ def log_mel(
     return _filled(logs, lengths, spec, fill)
 
 
-def transform_for(device: str) -> Transform:
+def transform_for(device: str, by_xla: bool = False) -> Transform:
     """The transform that is exact on a device, by its name; "" is where TensorFlow puts what nobody placed.
 
     A GPU's FFT is exact, but its float32 products may be rounded to ten bits. On a CPU products are exact, but the FFT
-    of older TensorFlows errs by 5e-3 in a log mel and takes eight times as long as a product with the whole matrix.
+    of older TensorFlows errs by 5e-3 in a log mel and takes eight times as long as a product with the whole matrix; so
+    does XLA's, for longer than TensorFlow's own.
     A traced function cannot see the device it will be called on: who calls it inside `tf.device` passes the transform.
     """
     on_gpu = "GPU" in device.upper() if device else bool(tf.config.list_logical_devices("GPU"))
-    return "fft" if on_gpu or _is_cpu_fft_exact() else "matmul"
+    return "fft" if on_gpu or _is_cpu_fft_exact(by_xla) else "matmul"
 
 
 def _mel(waves: Tensor, lengths: Tensor, spec: MelSpec, transform: Optional[Transform]) -> Tensor:
@@ -93,10 +95,11 @@ def _fourier(spec: MelSpec) -> np.ndarray:
     return np.asarray(np.concatenate([np.cos(angles), -np.sin(angles)], axis=1) * window(spec)[:, None], np.float32)
 
 
-@functools.lru_cache(maxsize=1)
-def _is_cpu_fft_exact() -> bool:
+@functools.lru_cache(maxsize=2)
+def _is_cpu_fft_exact(by_xla: bool) -> bool:
     noise = np.random.default_rng(0).standard_normal(2048).astype(np.float32)
     with tf.init_scope(), tf.device("CPU"):
-        found = tf.signal.rfft(noise).numpy()
+        transform = compat.compiled(lambda x: tf.signal.rfft(x), jit_compile=True) if by_xla else tf.signal.rfft
+        found = transform(noise).numpy()
     exact = np.fft.rfft(noise.astype(np.float64))
     return bool(np.abs(found - exact).max() < 1e-6 * np.abs(exact).max())  # older kernels: 8e-6; newer: 2e-7
