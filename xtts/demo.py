@@ -49,7 +49,7 @@ LONGEST_TEXT = 190  # characters, as it is said; a recipe's max_text_length is 2
 PEAK = 0.95  # and its highest sample at most
 SILENCE = 0.05  # seconds left before and after the speech
 ROOM = 32  # highest sample of the noise under it: 43 dB below LOUDNESS
-SOURCES = (3, 6)  # of espeak-ng's synthesizers, those that recognisers understand best
+SOURCES = (3, 6)  # of espeak-ng's synthesizers, those whose short sentences a recogniser understood best
 Progress = Callable[[float, float], None]  # seconds of speech made, seconds asked for
 _STEPS = (0.618034, 0.754878, 0.414214, 0.569840)  # their multiples, modulo 1, keep apart however many there are
 

@@ -2,7 +2,7 @@
 
 A language is a small grammar. A phrase is one of several lines, in which {name} stands for a phrase of that name and
 {2..99} for a number; what is drawn first is {sentence}. The words are common ones that sound unlike one another. A wide
-vocabulary has many hundreds of them; a small one is for models that have an hour to learn in.
+vocabulary has many hundreds of them; a small one is for tiny models.
 """
 
 import random

@@ -63,7 +63,7 @@ def read(folder: Union[str, Path]) -> Run:
     """The run in a folder; a sentence where there is none."""
     folder = Path(folder)
     if not folder.is_dir():
-        raise RunFolderError(f"{folder}: there is no such folder; name a run's, such as runs/dual_gpu-1a2b3c4d")
+        raise RunFolderError(f"{folder}: there is no such folder; name a run's, such as runs/dual_gpu")
     journal = Journal(folder)
     recipe, metrics, events = _text(folder / "recipe.toml"), journal.metrics(), journal.events()
     if not recipe and not metrics and not events:
