@@ -11,7 +11,7 @@ import pytest
 from run_processes import copy
 from small_run import SMALLEST
 
-from xtts import judges
+from xtts import Mistake, judges
 from xtts.evaluate import FILE, EvaluateError, evaluate
 from xtts.evaluation import CODEC, RECORDING, SAID
 from xtts.journal import Journal
@@ -116,7 +116,7 @@ def test_what_cannot_be_judged_is_said_in_a_sentence(runs, small, tmp_path, monk
     shutil.copy(str(runs.folder("whole") / "recipe.toml"), str(folder))
     with pytest.raises(EvaluateError, match="begun: nothing is trained yet"):
         evaluate(folder, judge="none")
-    with pytest.raises(EvaluateError, match=r"--utterances 0: .* ask for 1 or more"):
+    with pytest.raises(Mistake, match=r"--utterances 0: .* ask for 1 or more"):
         evaluate(folder, 0)
     with pytest.raises(judges.JudgeError, match="--judge nobody: there is no such judge"):
         evaluate(folder, judge="nobody")

@@ -98,7 +98,7 @@ def test_what_is_there_is_not_written_over(run, tmp_path):
 def test_an_export_is_of_one_kind(run, tmp_path, capsys):
     """Neither or both is a sentence."""
     for more in ([], [str(tmp_path / "x.safetensors"), "--saved-model", str(tmp_path / "y")]):
-        assert cli.main(["export", str(run), *more]) == 1
+        assert cli.main(["export", str(run), *more]) == 2
         assert "name what to write" in capsys.readouterr().err
 
 

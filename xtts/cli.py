@@ -9,7 +9,7 @@ import os
 import sys
 from typing import Any, Optional, Sequence
 
-from xtts import XttsError, __version__
+from xtts import Mistake, XttsError, __version__
 
 RECIPE_FLAGS = {  # shorter spellings of --set, under the names people already use
     "--train-data": "data.train",
@@ -186,7 +186,7 @@ def import_(arguments: argparse.Namespace) -> int:
 def export(arguments: argparse.Namespace) -> int:
     """Write a model for others: weights under the names that the public implementation loads, or a SavedModel."""
     if (arguments.out is None) == (arguments.saved_model is None):
-        raise XttsError("name what to write: OUT.safetensors for weights, or --saved-model DIR, one of them")
+        raise Mistake("name what to write: OUT.safetensors for weights, or --saved-model DIR, one of them")
     if arguments.saved_model:
         from xtts.savedmodel import write
 

@@ -37,7 +37,7 @@ from typing import (
 
 import numpy as np
 
-from xtts import XttsError
+from xtts import Mistake, XttsError
 from xtts.demo_sentences import GRAMMARS, Grammar
 from xtts.espeak import SAMPLE_RATE, Espeak, EspeakError, Voice
 from xtts.normalise import normalise
@@ -56,6 +56,12 @@ _STEPS = (0.618034, 0.754878, 0.414214, 0.569840)  # their multiples, modulo 1, 
 
 class DemoError(XttsError):
     """Why there is no demo corpus, and what to do."""
+
+
+class DemoMistake(DemoError, Mistake):
+    """What was asked for is no demo corpus."""
+
+    status = Mistake.status  # and not DemoError's
 
 
 class DemoCorpus(NamedTuple):
@@ -232,9 +238,9 @@ def _write_wave(path: Path, samples: np.ndarray) -> None:
 def _checked(minutes: float, voices: int, languages: Sequence[str], seed: int, vocabulary: str) -> Dict[str, Any]:
     """The request, as demo.json holds it."""
     if not 0 < minutes < math.inf:
-        raise DemoError(f"a demo corpus of {minutes} minutes cannot be made; ask for more than 0")
+        raise DemoMistake(f"a demo corpus of {minutes} minutes cannot be made; ask for more than 0")
     if voices < 1:
-        raise DemoError(f"a demo corpus of {voices} voices cannot be made; ask for at least 1")
+        raise DemoMistake(f"a demo corpus of {voices} voices cannot be made; ask for at least 1")
     known = GRAMMARS[vocabulary]
     unknown = [language for language in languages if language not in known]
     if unknown or not languages or len(set(languages)) < len(languages):
@@ -243,7 +249,7 @@ def _checked(minutes: float, voices: int, languages: Sequence[str], seed: int, v
             if unknown
             else f"cannot speak {', '.join(languages) or 'no language'}"
         )
-        raise DemoError(f"the demo corpus {what}; name each language once, of: {', '.join(known)}")
+        raise DemoMistake(f"the demo corpus {what}; name each language once, of: {', '.join(known)}")
     return {
         "minutes": float(minutes),
         "voices": int(voices),

@@ -13,7 +13,7 @@ import attrs
 import numpy as np
 import tensorflow as tf
 
-from xtts import XttsError, audio, compat, demo, judges, runfolder, speak, toml, weights
+from xtts import Mistake, XttsError, audio, compat, demo, judges, runfolder, speak, toml, weights
 from xtts.batches import CodecSource, GptSource, Source
 from xtts.checkpoint import Checkpoints
 from xtts.distances import DECIBELS, distortion
@@ -73,7 +73,7 @@ def evaluate(folder: PathLike, utterances: int = SOME, judge: str = "auto", say:
     A run that has only its codec yet is judged by that.
     """
     if utterances < 1:
-        raise EvaluateError(f"--utterances {utterances}: nothing can be judged by that; ask for 1 or more")
+        raise Mistake(f"--utterances {utterances}: nothing can be judged by that; ask for 1 or more")
     judges.check(judge)
     folder = runfolder.read(folder).folder
     recipe = toml.load(folder / "recipe.toml")

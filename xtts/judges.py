@@ -18,7 +18,7 @@ from typing import Any, Callable, Dict, List, Protocol, Sequence
 
 import numpy as np
 
-from xtts import XttsError
+from xtts import Mistake
 from xtts.normalise import normalise
 from xtts.trigrams import Trigrams
 
@@ -33,7 +33,7 @@ _WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
 _FIGURE = re.compile(r"[0-9$%£€:]")
 
 
-class JudgeError(XttsError):
+class JudgeError(Mistake):
     """A judge that was asked for and cannot be had, and how to get it."""
 
 

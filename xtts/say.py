@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Dict, Iterator, List, Optional, Tuple
 
-from xtts import XttsError, audio, voices
+from xtts import Mistake, XttsError, audio, voices
 
 if TYPE_CHECKING:
     from xtts.speak import Stream
@@ -17,10 +17,8 @@ SETTINGS = ("temperature", "top_k", "top_p", "repetition_penalty", "speed", "see
 STANDARD = "-"  # input or output
 
 
-class SayError(XttsError):
+class SayError(Mistake):
     """What was typed cannot be done."""
-
-    status = 2
 
 
 def say(arguments: argparse.Namespace) -> int:

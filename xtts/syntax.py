@@ -13,7 +13,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-from xtts import XttsError
+from xtts import Mistake
 
 Key = Tuple[str, ...]  # ("train", "batch_size") is train.batch_size
 
@@ -56,10 +56,8 @@ class Problem(NamedTuple):
         return f"{self.place}: {self.key}: {self.text}"
 
 
-class RecipeError(XttsError):
+class RecipeError(Mistake):
     """All that is wrong with a recipe."""
-
-    status = 2
 
     def __init__(self, problems: List[Problem]) -> None:
         super().__init__("\n".join(map(str, problems)))
