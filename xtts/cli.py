@@ -207,6 +207,19 @@ def schema(_arguments: argparse.Namespace) -> int:
     return 0
 
 
+def migrate(arguments: argparse.Namespace) -> int:
+    """Write a recipe from the YAML configuration of the earlier MyXTTS, and say what found no place in it."""
+    from pathlib import Path
+
+    from xtts.migrate import write
+
+    config = Path(arguments.config)
+    out = Path(arguments.out or f"{config.stem}.toml")
+    print(write(config, out).text())
+    print(f"{out}; look at it, and then: xtts plan {out}")
+    return 0
+
+
 def doctor(arguments: argparse.Namespace) -> int:
     """Say what this machine offers, and whether training could run."""
     from xtts.doctor import as_text, examine
@@ -284,6 +297,9 @@ def _parser() -> argparse.ArgumentParser:
     exporting.add_argument("folder", metavar="RUN", help="a run's folder, or one that import made")
     exporting.add_argument("out", metavar="OUT.safetensors", nargs="?", help="the file to write")
     exporting.add_argument("--saved-model", metavar="DIR", help="write a SavedModel instead, which runs without xtts")
+    migrating = _add(verbs, migrate)
+    migrating.add_argument("config", metavar="config.yaml", help="the configuration of MyXTTS")
+    migrating.add_argument("-o", "--out", metavar="OUT.toml", help="the recipe to write; unset: called as the YAML is")
     _add_json(_add(verbs, doctor))
     _add(verbs, schema)
     return parser
