@@ -6,6 +6,7 @@ Persian page lead to the English one.
 """
 
 import copy
+import os.path
 import re
 from pathlib import Path
 
@@ -21,7 +22,10 @@ TITLE = re.compile(r"^# (.+)$", re.MULTILINE)
 
 def on_config(config):
     """The navigation without what is not written yet, and with the Persian pages."""
-    config.nav = [*_written(config.nav), *_persian_nav(config.nav)]
+    persian = list(_persian_nav(config.nav))
+    config.nav = [*_written(config.nav), *persian]
+    if not persian:
+        del config.extra["alternate"]
     return config
 
 
@@ -102,6 +106,4 @@ def _moved(text, before, after):
 
 
 def _relative(target, folder):
-    import os.path
-
     return Path(os.path.relpath(target, folder)).as_posix()
