@@ -7,7 +7,7 @@ import pytest
 
 PACKAGE = Path(__file__).parents[2] / "xtts"
 ORDER = """
-    kinds rules recipe syntax toml
+    kinds rules recipe syntax toml migrate
     english persian normalise text sentences
     utterances tree records layouts headers cache corpus soundcheck
     espeak demo_sentences demo

@@ -1,0 +1,44 @@
+"""The code blocks of the docs: a page comes in; what it asks to be typed, or why that is not tried, goes out."""
+
+import re
+import shlex
+from typing import List, NamedTuple, Optional
+
+BLOCK = re.compile(r"(?:<!-- (?P<mark>[^\n]*) -->\n)?^```(?P<kind>\w*)\n(?P<code>.*?)^```$", re.DOTALL | re.MULTILINE)
+RUN_BY_CI = ("run", "test")  # the marks by which .ci/run finds the README's two commands
+
+
+class Block(NamedTuple):
+    """A code block: its language, its text, and the words of the HTML comment on the line before it."""
+
+    kind: str
+    code: str
+    mark: Optional[str]
+
+    @property
+    def is_run(self) -> bool:
+        """Whether it is to be typed, and no mark says why not."""
+        return self.kind in ("sh", "python") and self.mark is None
+
+
+def blocks(page) -> List[Block]:
+    """Every code block of a Markdown file, in order."""
+    text = page.read_text(encoding="utf-8")
+    return [Block(found["kind"], found["code"], found["mark"]) for found in BLOCK.finditer(text)]
+
+
+def statements(code) -> List[str]:
+    """A shell block as statements: a line each, with the lines of a file that it writes (<<'END')."""
+    statement = re.compile(r"^[^\n]*<<'END'\n.*?^END$|^[^\n]*\S[^\n]*$", re.DOTALL | re.MULTILINE)
+    return statement.findall(code)
+
+
+def verb(statement) -> Optional[List[str]]:
+    """What is typed behind `python -m xtts`; None where a statement is another one."""
+    words = shlex.split(statement) if "<<" not in statement else []
+    return words[3:] if words[:3] == ["python", "-m", "xtts"] else None
+
+
+def typed(page) -> List[str]:
+    """Every shell statement of a page, without what is written into files."""
+    return [line.split("\n")[0] for block in blocks(page) if block.kind == "sh" for line in statements(block.code)]
