@@ -30,7 +30,7 @@ from xtts.stages import GptStage, trainable
 from xtts.step import Steps
 from xtts.toml import loads
 
-RATE, COUNT, STEPS = 22050, 40, 30  # recordings, and steps for each line that comes in
+RATE, COUNT, STEPS = 22050, 40, 16  # recordings, and steps for each line that comes in
 SHARE = 0.35  # of LJSpeech's lengths
 LETTERS = "abcdefghijklmnopqrstuvwxyz "
 RECIPE = """

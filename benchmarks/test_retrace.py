@@ -150,7 +150,7 @@ def test_a_function_without_a_signature_is_traced_for_every_batch(ways, corpus, 
 def test_free_lengths_are_traced_once_on_both_devices(promise, tmp_path):
     """A real run with relaxed shapes: neither features nor steps are traced after the start, whatever lengths come."""
     pair = Program(sys.executable, Path(__file__).parent / "dual.py", str(tmp_path), "relaxed")
-    promise.count("retrace: traces after the start, relaxed, both devices", lambda: pair.turn("8")["traces"], FREE)
+    promise.count("retrace: traces after the start, relaxed, both devices", lambda: pair.turn("4")["traces"], FREE)
     pair.finish()
 
 

@@ -54,8 +54,8 @@ def steppers() -> Any:
     text, mel = ljspeech_like(1000)
     placement = place(loads("[devices]\nbuffer_size = 50").devices)
     few = f"shape_count = {SHAPES}"
-    ways = {way: made(way, text // 4, mel // 4, placement, few, jit=way == "xla") for way in ("eager", "graph", "xla")}
-    yield ways
+    options = {"eager": {"is_traced": False}, "graph": {}, "xla": {"jit": True}}
+    yield {way: made(way, text // 4, mel // 4, placement, few, **some) for way, some in options.items()}
     SIZES["tiny"] = tiny
 
 
@@ -66,9 +66,9 @@ def test_a_step_is_traced_once_a_shape_and_costs_less_than_eager(steppers: Any, 
     losses, spent = {way: [] for way in calls}, {way: [] for way in calls}
 
     def round_of_all() -> None:
-        for place in range(SHAPES):
+        for shape in range(SHAPES):
             for way, call in calls.items():
-                work = steppers[way].works[place]
+                work = steppers[way].works[shape]
                 spent[way].append(processor_seconds(lambda: losses[way].append(call(work))))  # noqa: B023
 
     def over_eager(way: str) -> float:
@@ -87,7 +87,7 @@ def test_a_step_is_traced_once_a_shape_and_costs_less_than_eager(steppers: Any, 
     graph = steppers["graph"].steps.functions[0].get_concrete_function().graph
     promise.count("step: operations of its graph", lambda: len(graph.get_operations()), OPERATIONS, INSTRUCTIONS)
     benchmark.extra_info["seconds by shape"] = {
-        way: [statistics.median(times[place::SHAPES]) for place in range(SHAPES)] for way, times in spent.items()
+        way: [statistics.median(times[shape::SHAPES]) for shape in range(SHAPES)] for way, times in spent.items()
     }
 
 

@@ -93,8 +93,8 @@ def recipe_for(data="", train="", steps=1000, dropout=0.0):
     return loads(RECIPE.format(data=data, train=train, steps=steps, dropout=dropout))
 
 
-def made(name, text, mel, placement, data, jit=False, dropout=0.0):
-    """A way, traced."""
+def made(name, text, mel, placement, data, jit=False, dropout=0.0, is_traced=True):
+    """A way, traced unless it is to be eager."""
     recipe = recipe_for(data, f"jit_compile = {str(jit).lower()}", dropout=dropout)
     found = plan(recipe, text, mel, Letters.size)
     stage = GptStage(recipe, Letters(), found.layout.shapes)
@@ -102,7 +102,8 @@ def made(name, text, mel, placement, data, jit=False, dropout=0.0):
     optimizer = AdamW(variables, Schedule.of(recipe.train, 1e-4, recipe.train.steps), recipe.train)
     steps = Steps(stage, optimizer, placement.start_strategy(), placement, recipe, jit)
     began = now()
-    steps.trace(lambda done, total: None)
+    if is_traced:
+        steps.trace(lambda done, total: None)
     spent = now() - began
     if stage.is_free:
         sizes, batches = drawn(found, text, mel)
