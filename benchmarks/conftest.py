@@ -7,7 +7,6 @@ the same processor and release had before, in `baselines/times.json`, and never 
 
 import json
 import os
-from pathlib import Path
 from typing import Any, Dict
 
 import pytest
@@ -16,9 +15,8 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 
 from machine import machine, machine_key
-from promises import Judge, read_baseline, table
+from promises import TIMES, Judge, read_baseline, table
 
-TIMES = Path(__file__).parent / "baselines" / "times.json"
 JUDGE = pytest.StashKey[Judge]()
 HEADS = ("promise", "bar", "before", "measured", "")
 
@@ -62,7 +60,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: Any) -> None:
     if not verdicts:
         return
     broken = sum(not one.is_held for one in verdicts)
-    terminalreporter.section(f"{len(verdicts)} promises, {broken} broken; {machine_key()}")
+    terminalreporter.section(f"{len(verdicts)} promises, {broken} broken; {machine_key(machine())}")
     for line in table([one.cells() for one in verdicts], HEADS):
         terminalreporter.write_line(line)
     _show_times(terminalreporter, config)
@@ -70,7 +68,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: Any) -> None:
 
 def _show_times(terminalreporter: Any, config: Any) -> None:
     """The shortest times beside the same machine's before; nothing on a machine that has none."""
-    before = json.loads(TIMES.read_text(encoding="utf-8")).get(machine_key(), {}) if TIMES.exists() else {}
+    before = json.loads(TIMES.read_text(encoding="utf-8")).get(machine_key(machine()), {}) if TIMES.exists() else {}
     session = getattr(config, "_benchmarksession", None)
     times = {one.name: one.stats.min for one in (session.benchmarks if session else []) if one.stats.data}
     rows = [(name, f"{before['seconds'][name]:.4g} s", f"{now:.4g} s") for name, now in times.items()

@@ -4,7 +4,7 @@ import os
 import platform
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any, Dict, Mapping
 
 
 def machine() -> Dict[str, Any]:
@@ -12,9 +12,8 @@ def machine() -> Dict[str, Any]:
     return {"cpu_model": _processor(), "cores": os.cpu_count(), "tensorflow": tensorflow_release()}
 
 
-def machine_key() -> str:
+def machine_key(found: Mapping[str, Any]) -> str:
     """The name under which times are kept: those of other processors and releases say nothing about these."""
-    found = machine()
     return f"{found['cpu_model']}, {found['cores']} cores, TensorFlow {found['tensorflow']}"
 
 

@@ -18,6 +18,7 @@ ATTEMPTS = 3
 KEEPS = 0.6  # of a baseline's ratio must be left, where a promise says nothing else
 BYTES_KEEP = 0.85  # of memory: allocators differ
 BASELINE = Path(__file__).parent / "baselines" / "promises.json"
+TIMES = Path(__file__).parent / "baselines" / "times.json"  # by machine
 AT_LEAST, AT_MOST = "at least", "at most"
 RATIO, COUNT, BYTES, INSTRUCTIONS = "ratio", "count", "bytes", "instructions"
 
