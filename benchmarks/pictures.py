@@ -44,7 +44,7 @@ def percent(share: float) -> str:
 
 def padding(promises: Mapping[str, float]) -> str:
     """Work over real work against the number of shapes."""
-    name = re.compile(r"retrace: work over real work, (\d+) planned")
+    name = re.compile(r"plan: computed work over real work, (\d+) shape")
     matches = {key: name.match(key) for key in promises}
     points = sorted((int(found[1]), 100 * (promises[key] - 1)) for key, found in matches.items() if found)
     chart = charts.line_chart(

@@ -23,10 +23,14 @@ OVERHEAD = int(shapes.joint_length(0, 0))  # latents, marks and stops
 
 # Padded work over real work with four shapes and with eight.
 BARS = {4: at_most(1.19), 8: at_most(1.10)}
+COMPUTED = {  # the same with blank rows, by number of shapes
+    number: at_most(bar)
+    for number, bar in {1: 1.75, 2: 1.4, 3: 1.27, 4: 1.19, 6: 1.13, 8: 1.10, 12: 1.08, 16: 1.06}.items()
+}
 LOST = at_most(0)  # clips of a planned corpus
 MILLION = 1_000_000
-OVER_SORTING = at_most(20)  # planning a million utterances, over sorting their lengths
-MEGABYTES = at_most(1000)  # of a process that plans a million
+OVER_SORTING = at_most(6)  # planning a million utterances, over sorting their lengths
+MEGABYTES = at_most(300)  # of a process that plans a million
 LINEAR = at_most(1.5)  # time for each utterance of a million, over that of a quarter of a million
 ROUNDS = 3
 
@@ -54,15 +58,17 @@ def test_padded_work_over_real_work(way, promise):
         promise.count(f"plan: padded work over real work, {number} shapes, {way}", lambda r=ratio: r, BARS[number])
 
 
-@pytest.mark.parametrize("number", BARS)
+@pytest.mark.parametrize("number", COMPUTED)
 def test_a_whole_plan_stays_within_the_bars_and_loses_no_clip(number, promise):
-    """The plan of a recipe, which also avoids blank rows, keeps every clip and both ratios within the bar."""
+    """The plan of a recipe, which also avoids blank rows, keeps every clip and is no worse than it was."""
     text, mel = ljspeech_like(13_100)
     found = plan(loads(f"[data]\nshape_count = {number}"), text, mel, 60)
     assert found.work.ratio <= found.work.computed
-    promise.count(f"plan: computed work over real work, {number} shapes", lambda: found.work.computed, BARS[number])
-    lost = 13_100 - found.utterances + len(found.rejected)
-    promise.count(f"plan: clips lost, {number} shapes", lambda: lost, LOST)
+    name = f"plan: computed work over real work, {number} shape{'s' * (number > 1)}"
+    promise.count(name, lambda: found.work.computed, COMPUTED[number])
+    if number in BARS:
+        lost = 13_100 - found.utterances + len(found.rejected)
+        promise.count(f"plan: clips lost, {number} shapes", lambda: lost, LOST)
 
 
 PEAK = """

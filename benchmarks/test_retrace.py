@@ -37,10 +37,6 @@ TRACES = {"fixed": at_most(1), "planned": at_most(PLANNED), "relaxed": at_most(1
 NAIVE = at_least(FRESH)  # traces: what the other ways are for
 FREE = at_most(0)  # traces after the start
 PADDED = {"fixed": at_most(0.40), "planned": at_most(0.25), "relaxed": at_most(0.10)}  # share of all frames computed
-WORK = {  # computed over real, by number of planned shapes
-    number: at_most(bar)
-    for number, bar in {1: 1.75, 2: 1.4, 3: 1.27, 4: 1.19, 6: 1.13, 8: 1.10, 12: 1.08, 16: 1.06}.items()
-}
 OVER_FIXED = {"planned": at_least(1.2), "relaxed": at_least(1.2)}  # real frames for the same processor time
 OVER_NAIVE = at_least(3.0)
 
@@ -86,14 +82,6 @@ def test_padding_is_what_was_planned(name, corpus, promise):
     """Frames of an epoch that are no sound, counted over the plan's own batches."""
     found = plan(recipe_for(WAYS[name]), *corpus, Letters.size)
     promise.count(f"retrace: padded share of frames, {name}", lambda: padded_share(found, *corpus), PADDED[name])
-
-
-@pytest.mark.parametrize("number", list(WORK))
-def test_more_shapes_less_padding(number, corpus, promise):
-    """However many shapes a plan has, the planner's optimum is no worse than it was."""
-    found = plan(recipe_for(f"shape_count = {number}"), *corpus, Letters.size)
-    name = f"retrace: work over real work, {number} planned shape{'s' * (number > 1)}"
-    promise.count(name, lambda: found.work.computed, WORK[number])
 
 
 def test_every_way_is_measured(ways, corpus, promise, benchmark):
