@@ -60,7 +60,6 @@ def fresh_and_cached(root, folder):
     return min(took for took, _ in fresh), min(took for took, _ in cached), fresh[0][1]
 
 
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("lines", "extension"), [(LINES, "wav"), (LINES, "ogg"), pytest.param(MANY, "wav", marks=pytest.mark.long)]
 )

@@ -5,6 +5,7 @@ is a copy of this project on which the benchmarks run as they run here; the prom
 run must fail, with the promises beside it held. That the same tests hold on this branch is what they themselves show.
 """
 
+import json
 import os
 import shutil
 import subprocess
@@ -12,6 +13,7 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
+import keep
 import pytest
 from promises import ATTEMPTS, BYTES, INSTRUCTIONS, BrokenPromise, Judge, at_least, at_most
 
@@ -109,3 +111,34 @@ def test_a_ratio_has_some_attempts_and_a_margin() -> None:
     with pytest.raises(ZeroDivisionError):
         one.ratio("it", lambda: 1 / 0, at_least(2.0))
     assert not one.verdicts[0].is_held
+
+
+def test_a_baseline_is_made_of_runs_that_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The median of ratios, the worst of counts, the shortest of times; a run with a broken promise is refused."""
+    monkeypatch.setattr(keep, "BASELINE", tmp_path / "promises.json")
+    monkeypatch.setattr(keep, "TIMES", tmp_path / "times.json")
+    machine = {"cpu_model": "a processor", "cores": 2, "tensorflow": "2.21.0"}
+
+    def run(number: int, ratio: float, count: float, seconds: float, held: bool = True) -> str:
+        promises = [
+            {"name": "fast", "kind": "ratio", "bar": "at least 1", "measured": ratio, "held": held},
+            {"name": "traces", "kind": "count", "bar": "at most 9", "measured": count, "held": True},
+        ]
+        timed = [{"name": "test_it", "stats": {"min": seconds}}]
+        content = {
+            "promises": promises,
+            "benchmarks": timed,
+            "machine_info": machine,
+            "datetime": "2026-11-17T21:00:00",
+        }
+        path = tmp_path / f"{number}.json"
+        path.write_text(json.dumps(content), encoding="utf-8")
+        return str(path)
+
+    assert keep.main([run(1, 2.0, 3, 0.5), run(2, 5.0, 4, 0.3), run(3, 3.0, 3, 0.4)]) == ""
+    kept = json.loads((tmp_path / "promises.json").read_text())["promises"]
+    assert {name: one["measured"] for name, one in kept.items()} == {"fast": 3.0, "traces": 4.0}
+    times = json.loads((tmp_path / "times.json").read_text())
+    assert times["a processor, 2 cores, TensorFlow 2.21.0"]["seconds"] == {"test_it": 0.3}
+    assert keep.main([run(4, 9.0, 1, 0.1, held=False)]).endswith("a baseline is made of runs that hold their promises")
+    assert json.loads((tmp_path / "promises.json").read_text())["promises"] == kept

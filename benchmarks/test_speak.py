@@ -66,7 +66,6 @@ def test_a_cache_pays(speakers: Any, promise: Any, benchmark: Any) -> None:
     benchmark.extra_info["codes a second"] = {way: speed(one, "seconds") for way, one in speakers.items()}
 
 
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("parts", "positions"),
     [

@@ -92,7 +92,6 @@ def test_a_step_is_traced_once_a_shape_and_costs_less_than_eager(steppers: Any, 
 
 
 @pytest.mark.long  # XLA compiles for a minute
-@pytest.mark.timeout(1200)
 def test_a_large_graph_outruns_eager_mode(capsys: Any) -> None:
     """A step is traced once, whether as a graph or by XLA, and learns the same as in eager mode."""
     script = Path(__file__).parent / "gpt_step.py"

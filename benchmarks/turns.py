@@ -8,10 +8,15 @@ import json
 import os
 import statistics
 import subprocess
+import tempfile
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Sequence
 
 ENVIRONMENT = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": "-1"}
+
+
+class ProgramError(Exception):
+    """A program that ended before its time, with the last thing it said."""
 
 
 class Program:
@@ -19,11 +24,12 @@ class Program:
 
     def __init__(self, python: str, script: Path, way: str, *arguments: str) -> None:
         self.way, self._script = way, script
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the program
         self._process = subprocess.Popen(
             [python, str(script), way, *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=self._errors,
             env=ENVIRONMENT,
             text=True,
         )
@@ -42,13 +48,17 @@ class Program:
         self._process.stdin.close()
         self.end = self._line()
         self._process.wait()
+        self._errors.close()
 
     def median(self, key: str) -> float:
         return statistics.median(turn[key] for turn in self.turns)
 
     def _line(self) -> Dict[str, Any]:
         line = self._process.stdout.readline()
-        assert line, f"{self._script.name} {self.way} ended before its time"
+        if not line:
+            self._errors.seek(0)
+            said = self._errors.read().decode("utf-8", "replace").strip().splitlines() or ["and said nothing"]
+            raise ProgramError(f"{self._script.name} {self.way} ended before its time: {said[-1]}")
         return json.loads(line)
 
 

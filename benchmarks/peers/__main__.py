@@ -23,7 +23,7 @@ from .environments import PACKAGES, PeerError, python_of
 THREADS = "1"
 os.environ.update(dict.fromkeys(["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"], THREADS))
 
-from ..turns import ENVIRONMENT, in_rounds  # noqa: E402 - its programs inherit the threads
+from ..turns import ENVIRONMENT, ProgramError, in_rounds  # noqa: E402 - its programs inherit the threads
 
 FOLDER = Path(__file__).parent.parent
 README = FOLDER.parent / "README.md"
@@ -161,7 +161,7 @@ def main() -> int:
             asked.json.write_text(json.dumps({**about, "lines": figures}, indent=1) + "\n", encoding="utf-8")
         if asked.readme:
             put_into(README, table)
-    except PeerError as error:
+    except (PeerError, ProgramError) as error:
         print(error, file=sys.stderr)
         return 1
     return 0
