@@ -83,7 +83,7 @@ def judge(before: float = 10.0, tensorflow: str = "2.21.0") -> Judge:
 
 
 def test_a_count_that_rises_is_broken_even_below_its_bar() -> None:
-    """What was ten before may be ten or nine, and not eleven; of bytes a little more is allowed."""
+    """What was ten before may be ten or nine, and not eleven; of bytes more is allowed."""
     assert judge().count("it", lambda: 10, at_most(20)) == 10
     with pytest.raises(BrokenPromise, match=r"it: 11; promised is at most 10, for it was 10"):
         judge().count("it", lambda: 11, at_most(20))
