@@ -145,7 +145,8 @@ def main(way, path, threads="2", picking="greedy"):
         start, worked = time.perf_counter(), time.process_time()
         count = len(speak())
         seconds, work = time.perf_counter() - start, time.process_time() - worked
-        print(json.dumps({"seconds": seconds, "processor": work, "codes": count}), flush=True)
+        figures = {"seconds": seconds, "processor": work, "codes": count, "traces": traces()}
+        print(json.dumps(figures), flush=True)
     print(json.dumps({"traces": traces()}), flush=True)
 
 

@@ -1,28 +1,28 @@
-"""Features against what they replace: each pair runs in turn, in one process, and the median of the ratios counts.
+"""Promise: features take a fraction of the time of librosa's mels, soundfile's floats and scipy's filter.
 
-All of it runs on one core, and time is the processor's, not the clock's, so that other work on the machine flatters
-neither side. `pytest benchmarks/test_features.py` prints the ratios; the clock's times are in the table.
+Each pair runs in turns, in one process on one core, and the median of the ratios counts. Time is the processor's, not
+the clock's, so that other work on the machine flatters neither side.
 """
 
-import statistics
 import time
-from typing import Any, Callable, Dict, Iterator
+from typing import Any, Dict, Iterator
 
 import librosa
 import numpy as np
 import pytest
 import soundfile
+from promises import at_least, in_turns
 from threadpoolctl import threadpool_limits  # librosa brings it, with scikit-learn
 
 from xtts import audio
 from xtts.mel import CODEC, CONDITIONING, SPEAKER, MelSpec, filterbank, griffin_lim, log_mel, mel
 
 SECONDS = 6.6  # the mean of LJSpeech
-ROUNDS = 41
+ROUNDS = 21
 
-MEL_OVER_LIBROSA = 1.9  # librosa takes at least so many times as long, even when its filterbank is given
-READ_OVER_FLOATS = 3.0  # soundfile.read(dtype="float32") of a 16-bit wav
-RESAMPLE_OVER_POLYPHASE = 1.5  # scipy.signal.resample_poly, 48 kHz to 22.05 kHz
+MEL_OVER_LIBROSA = at_least(1.9)  # librosa takes at least so many times as long, even when its filterbank is given
+READ_OVER_FLOATS = at_least(3.0)  # soundfile.read(dtype="float32") of a 16-bit wav
+RESAMPLE_OVER_POLYPHASE = at_least(1.5)  # scipy.signal.resample_poly, 48 kHz to 22.05 kHz
 
 
 @pytest.fixture(autouse=True)
@@ -39,18 +39,6 @@ def speech(sample_rate: int, seconds: float = SECONDS) -> np.ndarray:
     voice = sum(np.sin(2 * np.pi * n * turns) / n for n in range(1, 30))
     noise = np.random.default_rng(0).standard_normal(len(at))
     return (0.1 * voice * np.sin(3 * at) ** 2 + 0.003 * noise).astype(np.float32)
-
-
-def ratio(slow: Callable[[], Any], fast: Callable[[], Any]) -> float:
-    """How many times as long `slow` takes: the median over rounds in which both run."""
-    slow(), fast()
-
-    def spent(run: Callable[[], Any]) -> float:
-        start = time.process_time()
-        run()
-        return time.process_time() - start
-
-    return statistics.median(spent(slow) / spent(fast) for _ in range(ROUNDS))
 
 
 def as_librosa(spec: MelSpec) -> Dict[str, Any]:
@@ -71,7 +59,7 @@ def as_librosa(spec: MelSpec) -> Dict[str, Any]:
 
 
 @pytest.mark.parametrize("spec", [CODEC, CONDITIONING, SPEAKER], ids=["codec", "conditioning", "speaker"])
-def test_mel_outruns_librosa(spec: MelSpec, benchmark: Any, capsys: Any) -> None:
+def test_mel_outruns_librosa(spec: MelSpec, promise: Any, benchmark: Any) -> None:
     """A mel takes little more than half of what librosa takes for the same one, or less."""
     wave = speech(spec.sample_rate)
     # librosa has no pre-emphasis here, so it is given a wave that has it already, for nothing.
@@ -84,13 +72,14 @@ def test_mel_outruns_librosa(spec: MelSpec, benchmark: Any, capsys: Any) -> None
         return mel(wave, spec)
 
     assert np.abs(np.log(ours() + 1e-6) - np.log(theirs().T + 1e-6)).max() < 1e-3
-    found = ratio(theirs, ours)
-    stft_only = ratio(lambda: _librosa_without_filterbank(heard, spec), ours)
-    benchmark.extra_info.update(over_librosa=found, over_librosa_stft=stft_only)
-    benchmark(ours)
-    given = f"{stft_only:.2f} when its filterbank is given"
-    _say(capsys, f"mel, n_fft {spec.n_fft}: librosa takes {found:.2f} times as long, {given}")
-    assert min(found, stft_only) >= MEL_OVER_LIBROSA
+    benchmark.pedantic(ours, rounds=ROUNDS)
+
+    def stft_only() -> np.ndarray:
+        return _librosa_without_filterbank(heard, spec)
+
+    name = f"features: librosa's time over ours, mel of n_fft {spec.n_fft}"
+    promise.ratio(name, lambda: in_turns(theirs, ours, ROUNDS), MEL_OVER_LIBROSA)
+    promise.ratio(f"{name}, filterbank given", lambda: in_turns(stft_only, ours, ROUNDS), MEL_OVER_LIBROSA)
 
 
 def _librosa_without_filterbank(wave: np.ndarray, spec: MelSpec) -> np.ndarray:
@@ -100,7 +89,7 @@ def _librosa_without_filterbank(wave: np.ndarray, spec: MelSpec) -> np.ndarray:
     return np.einsum("ft,fm->mt", energies, filterbank(spec), optimize=True)
 
 
-def test_16_bit_outruns_floats(benchmark: Any, capsys: Any, tmp_path: Any) -> None:
+def test_16_bit_outruns_floats(promise: Any, benchmark: Any, tmp_path: Any) -> None:
     """A 16-bit wav becomes float32 in a third of the time that soundfile needs, or less."""
     path = tmp_path / "clip.wav"
     audio.write(path, speech(22050), 22050)
@@ -112,36 +101,31 @@ def test_16_bit_outruns_floats(benchmark: Any, capsys: Any, tmp_path: Any) -> No
         return audio.read(path)[0]
 
     np.testing.assert_array_equal(ours(), theirs())
-    found = ratio(theirs, ours)
-    benchmark.extra_info.update(over_floats=found)
-    benchmark(ours)
-    _say(capsys, f"16-bit wav: soundfile takes {found:.2f} times as long to give floats")
-    assert found >= READ_OVER_FLOATS
+    benchmark.pedantic(ours, rounds=ROUNDS)
+    name = "features: soundfile's time over ours, floats of a 16-bit wav"
+    promise.ratio(name, lambda: in_turns(theirs, ours, ROUNDS), READ_OVER_FLOATS)
 
 
-def test_resampling_outruns_polyphase(benchmark: Any, capsys: Any) -> None:
+def test_resampling_outruns_polyphase(promise: Any, benchmark: Any) -> None:
     """Resampling takes less time than scipy's polyphase filter, whose error is larger."""
     from scipy.signal import resample_poly
 
     wave = speech(48000)
-    found = ratio(lambda: resample_poly(wave, 147, 320), lambda: audio.resample(wave, 48000, 22050))
-    benchmark.extra_info.update(over_polyphase=found)
-    benchmark(audio.resample, wave, 48000, 22050)
-    _say(capsys, f"48000 to 22050 Hz: scipy.signal.resample_poly takes {found:.2f} times as long")
-    assert found >= RESAMPLE_OVER_POLYPHASE
+
+    def theirs() -> np.ndarray:
+        return resample_poly(wave, 147, 320)
+
+    def ours() -> np.ndarray:
+        return audio.resample(wave, 48000, 22050)
+
+    benchmark.pedantic(ours, rounds=ROUNDS)
+    name = "features: scipy's polyphase filter over ours, 48000 to 22050 Hz"
+    promise.ratio(name, lambda: in_turns(theirs, ours, ROUNDS), RESAMPLE_OVER_POLYPHASE)
 
 
-def test_griffin_lim_is_fit_to_listen(benchmark: Any, capsys: Any) -> None:
-    """How long a second of sound takes to come back from its mel; reported only."""
+def test_griffin_lim_is_fit_to_listen(benchmark: Any) -> None:
+    """How long a second of sound takes to come back from its mel; kept for people."""
     logs = log_mel(speech(CODEC.sample_rate), CODEC)
     start = time.process_time()
-    griffin_lim(logs, CODEC)
-    spent = time.process_time() - start
-    benchmark.extra_info.update(processor_seconds_a_second=spent / SECONDS)
     benchmark.pedantic(griffin_lim, (logs, CODEC), rounds=3)
-    _say(capsys, f"Griffin-Lim, 32 iterations: {spent / SECONDS:.3f} processor seconds for a second of sound")
-
-
-def _say(capsys: Any, line: str) -> None:
-    with capsys.disabled():
-        print("\n" + line, end="")
+    benchmark.extra_info.update(processor_seconds_a_second=(time.process_time() - start) / 3 / SECONDS)

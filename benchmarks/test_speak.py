@@ -1,84 +1,103 @@
-"""Speaking code by code, uncached, as a graph and compiled by XLA, beside the generation of the PyPI package coqui-tts.
+"""Promise: codes are spoken many times as quickly with what is remembered as without, and heard before the end.
 
-Each runs in a process of its own on the same weights, one sentence in turn, and the medians are compared. coqui-tts has
-needs of its own: install it in an environment apart and name its Python in XTTS_COQUI_PYTHON. `pytest
-benchmarks/test_speak.py` prints codes a second and ratios. XTTS_STEP_THREADS is how many threads each side has: one
-unless said, for on a machine that others use too, the threads of torch wait for each other and its figures say nothing.
+Speaking uncached, as a graph and compiled by XLA, each in a process of its own on the same weights, a sentence in
+turns (`speak.py`); then the time to the first chunk of a stream over that of the whole sentence. Beside coqui-tts:
+`python -m benchmarks.peers`.
 """
 
-import os
 import statistics
 import subprocess
 import sys
+import time
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any, List
 
+import attrs
 import pytest
-from turns import COQUI, ENVIRONMENT, NO_COQUI, Program, in_turns, why_not_coqui
+from promises import at_least, at_most
+from speakers import make_run, reference
+from turns import ENVIRONMENT, Program
 
-ROUNDS = 7
+from xtts import speak
+from xtts.sizes import SIZES
+
+ROUNDS, STREAM_ROUNDS = 3, 2
 SCRIPT = Path(__file__).parent / "speak.py"
-THREADS = os.environ.get("XTTS_STEP_THREADS", "1")
-LEAST_OVER_COQUI = 2.7  # codes a second of ours, by XLA, over those of coqui-tts
-LEAST_OVER_UNCACHED = 3.0  # and with a cache over those without: more than ten on a still machine
+OVER_UNCACHED = at_least(6.0)  # codes for the same processor time; more than thirty on a still machine
+PROGRAMS = at_most(1)  # traced or compiled
+FIRST = at_most(0.5)  # the first chunk over the whole sentence, of five seconds
+LONG_FIRST = at_most(1 / 3)  # and of 28
+TEXT = "the valley was quiet and the river ran on"
 
 
-def speed(program: Program, key: str = "seconds") -> float:
-    """Codes a second, by the clock or by the processor."""
-    return statistics.median(turn["codes"] / turn[key] for turn in program.turns)
-
-
-def shown(program: Program) -> str:
-    return (
-        f"{program.way:8} {speed(program):7.1f} codes a second, {speed(program, 'processor'):7.1f} a second of "
-        f"processor, first {program.first['first']:5.1f} s, traces {program.end['traces']}"
-    )
+def speed(program: Program, key: str) -> float:
+    """Codes a second, by the clock or by the processor, of the rounds latest."""
+    return statistics.median(turn["codes"] / turn[key] for turn in program.turns[-ROUNDS:])
 
 
 @pytest.fixture(scope="module")
-def weights(tmp_path_factory: Any) -> Path:
+def speakers(tmp_path_factory: Any) -> Any:
     path = tmp_path_factory.mktemp("speak") / "gpt.safetensors"
     subprocess.run([sys.executable, str(SCRIPT), "weights", str(path)], check=True, env=ENVIRONMENT)
-    return path
+    ways = ("uncached", "graph", "xla")
+    programs = {way: Program(sys.executable, SCRIPT, way, str(path), "1", "greedy") for way in ways}
+    yield programs
+    for program in programs.values():
+        program.finish()
 
 
-def measured(pythons: Dict[str, str], weights: Path, picking: str = "greedy") -> Dict[str, Program]:
-    """Sentences of each way, in turns."""
-    return in_turns(pythons, SCRIPT, [str(weights), THREADS, picking], ROUNDS)
-
-
-@pytest.mark.timeout(1200)
-def test_a_cache_pays(weights: Path, capsys: Any) -> None:
+def test_a_cache_pays(speakers: Any, promise: Any, benchmark: Any) -> None:
     """Every way speaks the same codes, compiled once, and with a cache much quicker than without."""
-    speakers = measured(dict.fromkeys(["uncached", "graph", "xla"], sys.executable), weights)
-    uncached = speakers["uncached"]
-    with capsys.disabled():
-        print()
-        for speaker in speakers.values():
-            print(f"{shown(speaker)}, {speed(speaker) / speed(uncached):.1f} of uncached")
-    assert [speaker.end["traces"] for speaker in speakers.values()] == [1, 1, 1]
-    assert speakers["graph"].first["codes"] == speakers["xla"].first["codes"]
-    count = len(uncached.first["codes"])
-    assert speakers["graph"].first["codes"][:count] == uncached.first["codes"]
+    spoken = {way: one.first["codes"] for way, one in speakers.items()}
+    assert spoken["graph"] == spoken["xla"]
+    assert spoken["graph"][: len(spoken["uncached"])] == spoken["uncached"]
+    benchmark.pedantic(speakers["xla"].turn, rounds=3)
+
+    def over_uncached(way: str) -> float:
+        for _ in range(ROUNDS):
+            speakers["uncached"].turn()
+            speakers[way].turn()
+        return speed(speakers[way], "processor") / speed(speakers["uncached"], "processor")
+
     for way in ("graph", "xla"):
-        assert speed(speakers[way], "processor") > LEAST_OVER_UNCACHED * speed(uncached, "processor")
+        promise.ratio(f"speak: codes over those without a cache, {way}", lambda w=way: over_uncached(w), OVER_UNCACHED)
+    for way, one in speakers.items():
+        promise.count(f"speak: programs made, {way}", lambda made=one.turns[-1]["traces"]: made, PROGRAMS)
+    benchmark.extra_info["codes a second"] = {way: speed(one, "seconds") for way, one in speakers.items()}
 
 
-@pytest.mark.timeout(1200)
-@pytest.mark.skipif(not COQUI, reason=NO_COQUI)
-@pytest.mark.parametrize("picking", ["greedy", "sampled"])
-def test_speaking_beside_coqui(picking: str, weights: Path, capsys: Any) -> None:
-    """Codes come several times as quickly as those of coqui-tts from the same weights; the best ones are the same."""
-    if why_not_coqui():
-        pytest.skip(why_not_coqui())
-    speakers = measured({"coqui": COQUI, "graph": sys.executable, "xla": sys.executable}, weights, picking)
-    coqui, ours = speakers["coqui"], speakers["xla"]
-    with capsys.disabled():
-        print(f"\n{picking}, {THREADS} thread(s), torch {coqui.first['torch']}, tensorflow {ours.first['tensorflow']}")
-        for speaker in speakers.values():
-            clock, work = (speed(speaker, key) / speed(coqui, key) for key in ("seconds", "processor"))
-            print(f"{shown(speaker)}; of coqui: clock {clock:.2f}, processor {work:.2f}")
-    if picking == "greedy":
-        assert ours.first["codes"] == coqui.first["codes"]
-    assert speed(ours) > LEAST_OVER_COQUI * speed(coqui)
-    assert ours.end["traces"] == 1
+@pytest.mark.parametrize(
+    ("parts", "positions"),
+    [
+        pytest.param(("gpt", "codec"), 125, id="codec"),
+        pytest.param(("gpt", "codec"), 605, id="codec, 28 seconds", marks=pytest.mark.long),
+        pytest.param(("gpt", "speaker", "decoder"), 605, id="decoder, 28 seconds", marks=pytest.mark.long),
+    ],
+)
+def test_the_first_sound_comes_early(parts: Any, positions: int, tmp_path: Path, promise: Any, benchmark: Any) -> None:
+    """The median of the ratios, of a tiny model that speaks as long as it can."""
+    tiny = SIZES["tiny"]
+    size = attrs.evolve(tiny, gpt=attrs.evolve(tiny.gpt, audio_positions=positions))
+    speaker = speak.load(make_run(tmp_path / "run", parts, stop=-99.0, size=size), lambda line: None)
+    voice = speaker.voice(reference(tmp_path / "voice.wav", 6.0))
+    speaker.say(TEXT, voice)
+    list(speaker.stream(TEXT, voice))  # everything is traced
+    benchmark.pedantic(speaker.say, (TEXT, voice), rounds=1)
+    firsts: List[float] = []
+
+    def first_over_whole() -> float:
+        started = time.process_time()
+        speaker.say(TEXT, voice)
+        whole = time.process_time() - started
+        started, clock = time.process_time(), time.perf_counter()
+        chunks = iter(speaker.stream(TEXT, voice))
+        next(chunks)
+        first = time.process_time() - started
+        firsts.append(time.perf_counter() - clock)
+        list(chunks)
+        return first / whole
+
+    name = f"speak: first chunk over the sentence, {positions} codes, {parts[-1]}"
+    measure = lambda: statistics.median(first_over_whole() for _ in range(STREAM_ROUNDS))  # noqa: E731
+    promise.ratio(name, measure, FIRST if positions < 605 else LONG_FIRST)
+    benchmark.extra_info["seconds to the first chunk"] = min(firsts)

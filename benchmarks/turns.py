@@ -8,12 +8,15 @@ import json
 import os
 import statistics
 import subprocess
+import tempfile
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Sequence
 
-COQUI = os.environ.get("XTTS_COQUI_PYTHON", "")  # a Python that has the package coqui-tts
-NO_COQUI = "XTTS_COQUI_PYTHON names no Python: install coqui-tts in one and name it"
 ENVIRONMENT = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": "-1"}
+
+
+class ProgramError(Exception):
+    """A program that ended before its time, with the last thing it said."""
 
 
 class Program:
@@ -21,11 +24,12 @@ class Program:
 
     def __init__(self, python: str, script: Path, way: str, *arguments: str) -> None:
         self.way, self._script = way, script
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the program
         self._process = subprocess.Popen(
             [python, str(script), way, *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=self._errors,
             env=ENVIRONMENT,
             text=True,
         )
@@ -33,26 +37,32 @@ class Program:
         self.turns: List[Dict[str, Any]] = []
         self.end: Dict[str, Any] = {}
 
-    def turn(self) -> None:
-        self._process.stdin.write("\n")
+    def turn(self, asked: str = "") -> Dict[str, Any]:
+        """One more; what is asked of it is up to the script."""
+        self._process.stdin.write(f"{asked}\n")
         self._process.stdin.flush()
         self.turns.append(self._line())
+        return self.turns[-1]
 
     def finish(self) -> None:
         self._process.stdin.close()
         self.end = self._line()
         self._process.wait()
+        self._errors.close()
 
     def median(self, key: str) -> float:
         return statistics.median(turn[key] for turn in self.turns)
 
     def _line(self) -> Dict[str, Any]:
         line = self._process.stdout.readline()
-        assert line, f"{self._script.name} {self.way} ended before its time"
+        if not line:
+            self._errors.seek(0)
+            said = self._errors.read().decode("utf-8", "replace").strip().splitlines() or ["and said nothing"]
+            raise ProgramError(f"{self._script.name} {self.way} ended before its time: {said[-1]}")
         return json.loads(line)
 
 
-def in_turns(pythons: Mapping[str, str], script: Path, arguments: Sequence[str], rounds: int) -> Dict[str, Program]:
+def in_rounds(pythons: Mapping[str, str], script: Path, arguments: Sequence[str], rounds: int) -> Dict[str, Program]:
     """A program for each way, by the Python that runs it; after so many turns of each, one after the other."""
     programs = {way: Program(python, script, way, *arguments) for way, python in pythons.items()}
     for _ in range(rounds):
@@ -61,9 +71,3 @@ def in_turns(pythons: Mapping[str, str], script: Path, arguments: Sequence[str],
     for program in programs.values():
         program.finish()
     return programs
-
-
-def why_not_coqui() -> str:
-    """Why coqui-tts cannot be measured beside; nothing when it can."""
-    found = subprocess.run([COQUI, "-c", "import TTS.tts.layers.xtts.gpt"], capture_output=True, text=True)
-    return f"{COQUI} cannot import coqui-tts: {found.stderr.strip().splitlines()[-1]}" if found.returncode else ""

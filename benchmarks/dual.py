@@ -1,0 +1,149 @@
+"""Two devices at work, in a process of its own: the size of a buffer comes in as a line, figures of some steps go out.
+
+    python dual.py FOLDER planned|relaxed
+
+The data device makes codes and reference mels of recordings that are made in FOLDER, the model device trains on them:
+two logical CPU devices, the package's own feed between them, a GPT and a codec that are small. It writes a JSON line
+when everything is traced, and one for every line that comes in, with when each device was at work.
+"""
+
+import json
+import sys
+import time
+import wave
+from pathlib import Path
+
+import attrs
+import numpy as np
+from lengths import ljspeech_like
+
+from xtts.batches import GptSource, try_shapes
+from xtts.features import Features
+from xtts.feed import Feed, Spell, overlap
+from xtts.material import gather
+from xtts.model.codec import Codec
+from xtts.optimizer import AdamW, Schedule
+from xtts.placement import place
+from xtts.plan import plan
+from xtts.sizes import SIZES
+from xtts.stages import GptStage, trainable
+from xtts.step import Steps
+from xtts.toml import loads
+
+RATE, COUNT, STEPS = 22050, 40, 16  # recordings, and steps for each line that comes in
+SHARE = 0.35  # of LJSpeech's lengths
+LETTERS = "abcdefghijklmnopqrstuvwxyz "
+RECIPE = """
+[run]
+name = "dual"
+[data]
+train = {folder}
+features = "live"
+validation_share = 0.0
+reference_seconds = 1.0
+shapes = "{shapes}"
+{count}
+[model]
+size = "tiny"
+[train]
+steps = 10000
+batch_size = 4
+warmup_steps = 10
+dropout = 0.0
+[devices]
+data_gpu = 0
+model_gpu = 1
+"""
+
+
+def small():
+    """A GPT whose step takes several times as long as the features of its batch, as on GPUs."""
+    tiny = SIZES["tiny"]
+    gpt = attrs.evolve(tiny.gpt, layers=2, width=128, heads=2, conditioning_blocks=1, perceiver_layers=1)
+    return attrs.evolve(tiny, gpt=gpt, codec=attrs.evolve(tiny.codec, hidden=32, code_width=32, codes=64))
+
+
+def make_corpus(folder):
+    """Voices that glide, in LJSpeech's layout, with LJSpeech's spread of lengths."""
+    (folder / "wavs").mkdir(parents=True)
+    lines = []
+    for number, (characters, frames) in enumerate(zip(*ljspeech_like(COUNT))):
+        at = np.arange(int(SHARE * 256 * frames))
+        steps = 30 + number + at // 900  # of a saw-tooth, a whole number each
+        saw = (np.cumsum(steps) % 2048 - 1024) * np.minimum(at % 5000, 2500) // 200
+        with wave.open(str(folder / "wavs" / f"{number:02d}.wav"), "wb") as file:
+            file.setparams((1, 2, RATE, len(saw), "NONE", "not compressed"))
+            file.writeframes(saw.astype("<i2").tobytes())
+        random = np.random.RandomState(number)
+        text = "".join(LETTERS[place] for place in random.randint(0, 26, int(SHARE * characters)))
+        lines.append(f"{number:02d}|{text}|{text}\n")
+    (folder / "metadata.csv").write_text("".join(lines))
+    return folder
+
+
+class Pair:
+    """A data device and a model device, with everything traced."""
+
+    def __init__(self, folder, shapes):
+        count = "shape_count = 2" if shapes == "planned" else ""
+        recipe = loads(RECIPE.format(folder=json.dumps(str(folder)), shapes=shapes, count=count))
+        self.placement = place(recipe.devices)
+        material = gather(recipe, lambda line: None)
+        lengths = material.train.lengths
+        found = plan(recipe, lengths.text, lengths.frames, material.tokenizer.size)
+        strategy = self.placement.start_strategy()
+        with strategy.scope():
+            stage = GptStage(recipe, material.tokenizer, found.layout.shapes)
+            variables = [weight.variable for weight in trainable(stage).values()]
+            optimizer = AdamW(variables, Schedule.of(recipe.train, 1e-4, recipe.train.steps), recipe.train)
+        codec = Codec(SIZES["tiny"].codec, recipe.audio.n_mels, np.random.default_rng(0))
+        stats = np.ones(recipe.audio.n_mels, np.float32)
+        features = Features(recipe.audio, self.placement.data_device, stats, codec, stage.is_free)
+        self._source = GptSource(
+            recipe, material.train, material.tokenizer, found.layout.shapes, features, None, True, stage.is_free
+        )
+        self._order, self._features, self._at = found.order, features, 0
+        self._steps = Steps(stage, optimizer, strategy, self.placement, recipe, jit_compile=False)
+        self._steps.trace(lambda done, total: None)
+        try_shapes(self._source, self._order, stage.is_free)
+
+    @property
+    def traces(self):
+        return sum(one.traces for one in (*self._steps.functions, *self._features.functions))
+
+    def train(self, buffer_size):
+        """Some steps more, as the training loop takes them."""
+        traces, waited, spells, frames = self.traces, 0.0, [], 0
+        with Feed(self._order, self._source, self._at, self._at + STEPS, 1, buffer_size, workers=1) as feed:
+            feed.fill(0.0)
+            began = time.monotonic()
+            for work in feed:
+                start = time.monotonic()
+                self._steps(work)
+                spells.append(Spell(start, time.monotonic()))
+                waited, frames = waited + feed.waited, frames + work.frames
+            took, made = time.monotonic() - began, list(feed.spells)
+        self._at += STEPS
+        late = [spell for spell in made if spell.stop > began]  # of before, the model had not begun
+        return {
+            "seconds": took,
+            "waited": waited / took,
+            "overlap": overlap(late, spells),
+            "frames": frames,
+            "traces": self.traces - traces,
+            "data": [[one.start - began, one.stop - began] for one in made],
+            "model": [[one.start - began, one.stop - began] for one in spells],
+        }
+
+
+def main(folder, shapes):
+    SIZES["tiny"] = small()
+    pair = Pair(make_corpus(Path(folder) / "corpus"), shapes)
+    print(json.dumps({"mode": pair.placement.mode, "traces": pair.traces}), flush=True)
+    for line in sys.stdin:
+        print(json.dumps(pair.train(int(line))), flush=True)
+    print(json.dumps({"traces": pair.traces}), flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,35 @@
+"""The machine that figures were measured on: nothing comes in; its processor, cores and TensorFlow go out."""
+
+import os
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Dict, Mapping
+
+
+def machine() -> Dict[str, Any]:
+    """What a figure is compared by."""
+    return {"cpu_model": _processor(), "cores": os.cpu_count(), "tensorflow": tensorflow_release()}
+
+
+def machine_key(found: Mapping[str, Any]) -> str:
+    """The name under which times are kept: those of other processors and releases say nothing about these."""
+    return f"{found['cpu_model']}, {found['cores']} cores, TensorFlow {found['tensorflow']}"
+
+
+def tensorflow_release() -> str:
+    """Asked of the installed package: importing TensorFlow would start it."""
+    for package in ("tensorflow", "tensorflow-cpu", "tensorflow-intel", "tensorflow-macos"):
+        try:
+            return version(package)
+        except PackageNotFoundError:
+            continue
+    return "none"
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):  # not Linux, or a processor without a name
+        return platform.processor() or platform.machine()

@@ -1,0 +1,73 @@
+"""Mels of a wave, in a process of its own: a line comes in, the seconds of COUNT mels of 6.6 s go out.
+
+    python mel_turns.py xtts|librosa|coqui
+
+Each makes the mel that XTTS's codec hears, from the same wave, on one thread, and tells its first numbers.
+"""
+
+import json
+import sys
+import time
+
+import numpy as np
+
+RATE, SECONDS, COUNT = 22050, 6.6, 20
+FFT, HOP, MELS, HIGHEST = 1024, 256, 80, 8000
+
+
+def sound():
+    at = np.arange(int(SECONDS * RATE)) / RATE
+    noise = np.random.RandomState(0).standard_normal(len(at))
+    return (0.2 * np.sin(2 * np.pi * 150 * at) + 0.01 * noise).astype(np.float32)
+
+
+def ours(wave):
+    from xtts.mel import CODEC, mel
+
+    return lambda: np.log(np.maximum(mel(wave, CODEC), 1e-5)), np.__version__
+
+
+def of_librosa(wave):
+    import librosa
+
+    options = {"n_fft": FFT, "hop_length": HOP, "n_mels": MELS, "fmin": 0, "fmax": HIGHEST, "pad_mode": "reflect"}
+
+    def run():
+        heard = librosa.feature.melspectrogram(y=wave, sr=RATE, htk=True, norm="slaney", power=2.0, **options)
+        return np.log(np.maximum(heard, 1e-5)).T
+
+    return run, librosa.__version__
+
+
+def of_coqui(wave):
+    """The function that makes what the codec of coqui-tts trains on, without the division by its statistics."""
+    from importlib.metadata import version
+
+    import torch
+    from TTS.tts.layers.xtts.dvae import dvae_wav_to_mel
+
+    torch.set_num_threads(1)
+    heard, ones = torch.tensor(wave)[None], torch.ones(MELS)
+
+    def run():
+        with torch.inference_mode():
+            return dvae_wav_to_mel(heard, mel_norms=ones, device="cpu")[0].numpy().T
+
+    return run, version("coqui-tts")
+
+
+def main(way):
+    run, release = {"xtts": ours, "librosa": of_librosa, "coqui": of_coqui}[way](sound())
+    mel = run()
+    print(json.dumps({"shape": mel.shape, "mean": float(mel.mean()), "version": release}), flush=True)
+    for _ in sys.stdin:
+        start, worked = time.perf_counter(), time.process_time()
+        for _ in range(COUNT):
+            run()
+        seconds, work = (time.perf_counter() - start) / COUNT, (time.process_time() - worked) / COUNT
+        print(json.dumps({"seconds": seconds, "processor": work}), flush=True)
+    print(json.dumps({}), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,183 @@
+"""Ways to bring lengths to shapes: LJSpeech's lengths and a way come in; steps of the GPT, measured in turns, go out.
+
+Every step is measured in turns with every other, and an epoch's time is the sum over its batches: of a static shape
+those of its shape, of free lengths, pool by pool, those of a batch that was drawn there, scaled by their work. The
+zero-padding limit is an epoch of the same steps in which every utterance costs what its own length costs: time for a
+token is a straight line in the length, fitted to the steps measured.
+"""
+
+import time
+
+import attrs
+import numpy as np
+import tensorflow as tf
+
+from xtts import compat, shapes
+from xtts.feed import Work
+from xtts.optimizer import AdamW, Schedule
+from xtts.plan import plan
+from xtts.sizes import SIZES, cost
+from xtts.stages import GptStage, trainable
+from xtts.step import Steps
+from xtts.toml import loads
+
+CLOCKS = ("wall", "processor")
+RECIPE = """
+[data]
+reference_seconds = 2.0
+{data}
+[train]
+steps = {steps}
+batch_size = 8
+warmup_steps = 20
+dropout = {dropout}
+{train}
+"""
+
+
+class Letters:
+    """As many tokens as an English corpus has."""
+
+    size, start, stop = 60, 1, 0
+
+
+@attrs.define(eq=False)
+class Way:
+    """One way to bring lengths to shapes, and how long its steps take, by the clock and in processor time."""
+
+    name: str
+    plan: object
+    stage: GptStage
+    steps: Steps
+    works: list
+    sizes: list  # of each work
+    batches: np.ndarray  # of an epoch, that each work stands for
+    start: np.ndarray  # seconds, of both
+    seconds: list  # by round, by work, of both
+
+    def figures(self, text, mel, clock):
+        """What is to be known of it by one of the CLOCKS."""
+        own = CLOCKS.index(clock)
+        medians = np.median(self.seconds, axis=0)[:, own]
+        frames = float(mel[self.plan.layout.shape_of >= 0].sum())
+        speed = frames / float((medians * self.batches).sum())
+        return Figures(speed, speed / self._limit(medians, text, mel), float(self.start[own]))
+
+    def _limit(self, medians, text, mel):
+        """Frames a second if every utterance cost what its own length costs."""
+        joint = np.array([size.joint_length for size in self.sizes], float)
+        rows = np.array([size.batch_size for size in self.sizes])
+        line = np.polyfit(joint, medians / rows / joint, min(1, len(joint) - 1))
+        own = shapes.joint_length(text, mel).astype(float)
+        return float(mel.sum() / (np.polyval(line, own) * own).sum())
+
+
+@attrs.frozen
+class Figures:
+    """Of one way, by one clock."""
+
+    speed: float  # real frames a second
+    share: float  # of the zero-padding limit
+    start: float  # seconds
+
+    def run(self, frames):
+        """Seconds of a run that learns from so many frames, with its start."""
+        return self.start + frames / self.speed
+
+
+def now():
+    return np.array([time.perf_counter(), time.process_time()])
+
+
+def recipe_for(data="", train="", steps=1000, dropout=0.0):
+    return loads(RECIPE.format(data=data, train=train, steps=steps, dropout=dropout))
+
+
+def made(name, text, mel, placement, data, jit=False, dropout=0.0, is_traced=True):
+    """A way, traced unless it is to be eager."""
+    recipe = recipe_for(data, f"jit_compile = {str(jit).lower()}", dropout=dropout)
+    found = plan(recipe, text, mel, Letters.size)
+    stage = GptStage(recipe, Letters(), found.layout.shapes)
+    variables = [weight.variable for weight in trainable(stage).values()]
+    optimizer = AdamW(variables, Schedule.of(recipe.train, 1e-4, recipe.train.steps), recipe.train)
+    steps = Steps(stage, optimizer, placement.start_strategy(), placement, recipe, jit)
+    began = now()
+    if is_traced:
+        steps.trace(lambda done, total: None)
+    spent = now() - began
+    if stage.is_free:
+        sizes, batches = drawn(found, text, mel)
+    else:
+        sizes, batches = stage.shapes, np.array(found.order.batches_per_shape, float)
+    works = [work(stage, place, size) for place, size in enumerate(sizes)]
+    return Way(name, found, stage, steps, works, list(sizes), batches, spent, [])
+
+
+def drawn(found, text, mel):
+    """Of every two pools the size of a batch of the first epoch, and for how many such ones their work is enough."""
+    each = cost(SIZES["tiny"].gpt)
+    pools = [[] for _ in found.layout.shapes[::2]]
+    for batch in found.order.batches(0):
+        members = batch.utterances
+        pools[batch.shape // 2].append(shapes.longest(text[members], mel[members], len(members)))
+    sizes, batches = [], []
+    for pool in pools:
+        works = [size.batch_size * each.of(size.joint_length) for size in pool]
+        typical = int(np.argsort(works)[len(works) // 2])
+        sizes.append(pool[typical])
+        batches.append(sum(works) / works[typical])
+    return sizes, np.array(batches)
+
+
+def work(stage, place, size):
+    """A batch of noise, every row as long as the shape."""
+    random = np.random.RandomState(place)
+    lengths = {"text_lengths": size.text_length, "code_lengths": size.mel_frames // 4}
+    room = size.joint_length - shapes.joint_length(size.text_length, 0)  # a shape's longest text is of another row
+    lengths["code_lengths"] = min(lengths["code_lengths"], room)
+    batch = {}
+    for name, spec in stage.inputs(size, 1).items():
+        if name in lengths:
+            batch[name] = np.full(spec.shape, lengths[name], np.int32)
+        elif name == "reference":
+            batch[name] = random.standard_normal(tuple(spec.shape)).astype(np.float32)
+        else:
+            batch[name] = random.randint(2, 50, tuple(spec.shape)).astype(np.int32)
+    return Work(0, (place,), (size,), (batch,), np.array([1e3, 1e4], np.float32), 1)
+
+
+def measure(ways, rounds):
+    """Every step of every way, one after the other, again and again."""
+    for _ in range(rounds):
+        for way in ways:
+            seconds = []
+            for one in way.works:
+                began = now()
+                way.steps(one)
+                seconds.append(now() - began)
+            way.seconds.append(seconds)
+
+
+class Naive:
+    """What people write first: tf.function without a signature, on batches of whatever lengths come."""
+
+    def __init__(self, relaxed):
+        body = relaxed.steps.functions[0]
+        self.function = compat.compiled(body.python_function, autograph=False)
+        self._types = [spec.dtype for spec in body.input_signature]
+
+    def __call__(self, work):
+        values = [*work.batches[0].values(), work.totals, work.step, work.step, True]
+        return self.function(*(tf.constant(value, dtype) for value, dtype in zip(values, self._types)))
+
+
+def padded_share(found, text, mel):
+    """Of all mel frames that an epoch computes, how many are no sound; counted, batch by batch."""
+    computed = real = 0
+    for batch in found.order.batches(0):
+        members = batch.utterances
+        size = found.layout.shapes[batch.shape]
+        if found.recipe.data.shapes == "relaxed":
+            size = shapes.longest(text[members], mel[members], len(members))
+        computed, real = computed + size.batch_size * size.mel_frames, real + int(mel[members].sum())
+    return 1 - real / computed
