@@ -12,13 +12,13 @@ ORDER = """
     utterances tree records layouts headers cache corpus soundcheck
     espeak demo_sentences demo
     audio mel lengths stats
-    sizes shapes order memory page plan progress material
+    sizes shapes order memory page plan reserve progress material
     weight_norm inert tensorfile pickles names weights voices
     distances trigrams judges voiceprints evaluation
 """.split()
 BELOW = """
     placement
-    features store batches feed
+    features store batches division feed
     stages optimizer step
     checkpoint lock journal
     gauges tensorboard monitor
