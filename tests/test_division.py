@@ -70,17 +70,20 @@ def test_a_device_that_is_stuck_is_not_waited_for():
 
 @given(
     seconds=st.lists(st.floats(0.01, 100), min_size=1, max_size=5),
-    busy=st.lists(st.floats(0, 200), min_size=5, max_size=5),
+    busy=st.lists(st.none() | st.floats(0, 200), min_size=5, max_size=5),
+    equal=st.booleans(),
+    now=st.floats(400, 1e6),
 )
-def test_the_fastest_always_takes_the_next_batch(seconds, busy):
-    """So there is always somebody who goes on, however the others are held up."""
+def test_the_fastest_always_takes_the_next_batch(seconds, busy, equal, now):
+    """So there is always somebody who goes on, however the others are held up, and if all are equally fast."""
+    seconds = seconds[:1] * len(seconds) if equal else seconds
     division, clock = divided(*seconds)
     fastest = min(range(len(seconds)), key=seconds.__getitem__)
     for place in range(len(seconds)):
-        if place != fastest:
+        if place != fastest and busy[place] is not None:
             clock.now = 100.0 + busy[place]
             division.begin(place)
-    clock.now = 400.0
+    clock.now = now
     assert division.choose(fastest, ["next"]) == "next"
 
 

@@ -29,12 +29,9 @@ class Device:
     busy: float = 0.0  # seconds in all
     began: Optional[float] = None  # the batch it is at work on
 
-    def free_at(self, now: float) -> float:
-        """When it is expected to be free. What is overdue is expected to take as long again."""
-        if self.began is None or self.seconds is None:
-            return now
-        due = self.began + self.seconds
-        return due if due > now else now + (now - due)
+    def left(self, now: float) -> float:
+        """Seconds until it is expected to be free. What is overdue is expected to take as long again."""
+        return 0.0 if self.began is None or self.seconds is None else abs(self.began + self.seconds - now)
 
 
 class Division:
@@ -85,5 +82,6 @@ class Division:
         count = 0
         for place, other in enumerate(self.devices):
             if place != device and other.seconds:
-                count += max(0, math.ceil((now + own - other.free_at(now)) / other.seconds) - 1)
+                # Of two that are equally fast none is ahead: somebody must take the next batch.
+                count += max(0, math.ceil((own - other.left(now)) / other.seconds) - 1)
         return count
