@@ -7,7 +7,7 @@ import pytest
 
 PACKAGE = Path(__file__).parents[2] / "xtts"
 ORDER = """
-    kinds rules recipe syntax toml
+    kinds rules recipe syntax toml amend
     english persian normalise text sentences
     utterances tree records layouts headers cache corpus soundcheck
     espeak demo_sentences demo
@@ -27,6 +27,7 @@ BELOW = """
     inputs pictures samples rigs runs
     tables charts runfolder stagecharts gallery report
     speak say savedmodel evaluate
+    trial tune
 """.split()  # after the line: these know TensorFlow, or what is made with it
 LAST = ["doctor", "cli", "__main__"]
 
