@@ -105,10 +105,13 @@ def test_noise_decides_nothing(tmp_path):
 
 
 def test_the_best_is_measured_again_beside_each_candidate(tmp_path):
-    """In turns: the best, a candidate, the best; but not where the candidate is far slower."""
+    """In turns: the best, a candidate, once more if it looks faster, the best; but not one that is far slower."""
     machine = Machine(lambda named: 100.0 if named.get("train.batch_size", 8) == 8 else 98.0)
     searched(tmp_path, machine, "batch")
     assert machine.tried == [{}, {"train.batch_size": 16}, {}, {"train.batch_size": 4}, {}]
+    machine = Machine(lambda named: 100.0 if named.get("train.batch_size", 8) != 16 else 120.0)
+    searched(tmp_path, machine, "batch")
+    assert machine.tried[:4] == [{}, {"train.batch_size": 16}, {"train.batch_size": 16}, {}]
     machine = Machine(lambda named: 100.0 if named.get("train.batch_size", 8) == 8 else 50.0)
     searched(tmp_path, machine, "batch")
     assert machine.tried == [{}, {"train.batch_size": 16}, {"train.batch_size": 4}]

@@ -1,9 +1,10 @@
 """Tuning: a recipe comes in; settings are tried one after another, each against the best so far; the recipe with what
 was faster, and why, goes out.
 
-Trials are measured in turns: the best, the candidate, the best again. A candidate is taken when it is faster than both
-by more than they differ from each other, so that what else the machine does decides nothing. How fast is the frames of
-sound a second over the whole run that the recipe asks for: what is traced or compiled before its first step counts.
+Trials are measured in turns: the best, the candidate, the candidate once more if it looks faster, the best again. It is
+taken when both of its trials are faster than both of the best's, so that what else the machine does decides nothing.
+How fast is the frames of sound a second over the whole run that the recipe asks for: what is traced or compiled before
+its first step counts.
 """
 
 import contextlib
@@ -234,19 +235,19 @@ class _Search:
         if found.failure:
             self._add(Row(knob.name, found, None, "failed"))
             return
-        rate, was = found.run_rate(self._frames), before.run_rate(self._frames)
-        if rate < FAR_SLOWER * was:
-            self._add(Row(knob.name, found, rate / was, "slower"))
+        was, rates = before.run_rate(self._frames), [found.run_rate(self._frames)]
+        if rates[0] < FAR_SLOWER * was:
+            self._add(Row(knob.name, found, rates[0] / was, "slower"))
             return
+        if rates[0] > (1 + MARGIN) * was:
+            rates.append(self._trial(changes, patience).run_rate(self._frames))
         again = self._trial(self._best, patience)
-        now = again.run_rate(self._frames) or was
-        middle, noise = (was + now) / 2, abs(was - now) / ((was + now) / 2)
-        is_better = rate / middle > 1 + max(MARGIN, noise)
-        self._add(
-            Row(knob.name, found, rate / middle, "taken" if is_better else f"no gain beyond {max(MARGIN, noise):.0%}")
-        )
+        beaten = [was, again.run_rate(self._frames) or was]
+        ratio = sum(rates) / len(rates) / (sum(beaten) / 2)
+        is_better = len(rates) == 2 and min(rates) > (1 + MARGIN) * max(beaten)
+        self._add(Row(knob.name, found, ratio, "taken" if is_better else "not faster beyond doubt"))
         if is_better:
-            self._gains.append((knob, changes, rate / middle, before, found))
+            self._gains.append((knob, changes, ratio, before, found))
             self._best, self._measured = changes, found
         elif not again.failure:
             self._measured = again
