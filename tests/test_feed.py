@@ -282,10 +282,14 @@ def test_filling_ends_when_there_is_no_more():
 
 def test_the_data_device_works_while_the_model_does():
     """While the consumer is at work on a step another batch is finished; every batch has its spell, in order."""
-    with Feed(order(), Numbers(), 0, 20, accumulated=2, buffer_size=4) as feed:
+    allowed = threading.Semaphore(2)  # batches; those of step 0
+    source = Numbers(before_finish=lambda rows: allowed.acquire(timeout=10))
+    with Feed(order(), source, 0, 20, accumulated=2, buffer_size=4) as feed:
         for work in feed:
-            until, before = time.monotonic() + 10, len(feed.spells)
-            while work.step < 10 and len(feed.spells) == before:
+            for _ in range(2):
+                allowed.release()
+            until = time.monotonic() + 10
+            while len(feed.spells) < min(40, 2 * (work.step + 2)):
                 assert time.monotonic() < until
                 time.sleep(0.001)
         spells = list(feed.spells)

@@ -1,6 +1,7 @@
 """tune: what is faster beyond the noise is taken and said; a trial that dies ends itself and nothing else."""
 
 import json
+import os
 import signal
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ from run_processes import TESTS
 
 from xtts import toml
 from xtts.progress import Bar
-from xtts.trial import Found, why
+from xtts.trial import Found, Trials, why
 from xtts.tune import TuneError, _Search, check_out, knobs, tune, write
 
 # As small_run.py, but for a batch that the kernel would not give memory to: it ends as the kernel ends it.
@@ -50,6 +51,28 @@ def test_a_trial_that_is_killed_ends_itself_and_not_the_tuning(runs, tmp_path):
     json.dumps(found.as_json())
     write(recipe, tmp_path / "tuned.toml", found)
     assert toml.load(tmp_path / "tuned.toml").train.steps == toml.load(recipe).train.steps
+
+
+@pytest.mark.parametrize("way", ["late", "interrupted"])
+def test_a_trial_that_is_left_is_ended_and_its_folder_removed(tmp_path, way):
+    """Whether it takes too long or somebody presses Ctrl-C."""
+    program = tmp_path / "program.py"
+    program.write_text("import os, time\nopen('pid', 'w').write(str(os.getpid()))\ntime.sleep(60)\n")
+    program = [sys.executable, "-c", f"import os; os.chdir({str(tmp_path)!r}); exec(open('program.py').read())"]
+
+    def interrupt():
+        if way == "interrupted" and (tmp_path / "pid").exists():
+            raise KeyboardInterrupt
+
+    trials = Trials(tmp_path / "x.toml", (), tmp_path / "runs", "x", "gpt", 1.0, program, interrupt)
+    if way == "late":
+        assert trials({}, 2.0).failure == "not measured within 2 s"
+    else:
+        with pytest.raises(KeyboardInterrupt):
+            trials({}, 60.0)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)
+    assert list((tmp_path / "runs").iterdir()) == []
 
 
 # The search, on figures that are made up
