@@ -10,19 +10,9 @@ from hypothesis import strategies as st
 
 from xtts import XttsError
 from xtts.batches import Rows
-from xtts.feed import (
-    LARGEST_BUFFER,
-    MOST_READERS,
-    SMALLEST_BUFFER,
-    Feed,
-    FeedError,
-    Spell,
-    buffer_batches,
-    free_bytes,
-    overlap,
-    reader_count,
-)
+from xtts.feed import Feed, FeedError, Maker, Spell, overlap
 from xtts.order import Order
+from xtts.reserve import Reserve
 from xtts.shapes import Shape
 
 SIZE = Shape(text_length=1, mel_frames=4, joint_length=41, batch_size=3)
@@ -136,7 +126,95 @@ def test_totals_are_those_of_all_batches():
             assert work.frames == len(places)
 
 
+# Several data devices
+
+
+@given(
+    devices=st.integers(2, 4),
+    buffer_size=st.integers(1, 9),
+    accumulated=st.integers(1, 3),
+    seconds=st.lists(st.sampled_from([None, 0.0, 0.001, 0.1]), min_size=4, max_size=4),
+    steps=st.integers(0, 12),
+    jitter=st.integers(0, 3),
+)
+def test_the_order_is_the_plans_whoever_makes_a_batch(devices, buffer_size, accumulated, seconds, steps, jitter):
+    """Whatever was measured of the devices, and however they differ from it: each step has the batches it should."""
+    plan, source = order(), Numbers()
+
+    def maker(device):
+        def finish(rows):
+            time.sleep(0.0005 * ((device + rows.frames) % (jitter + 1)))
+            return source.finish(rows)
+
+        return Maker(f"device {device}", finish, seconds[device])
+
+    makers = [maker(device) for device in range(devices)]
+    with Feed(plan, source, 5, 5 + steps, accumulated, buffer_size, 2, makers=makers) as feed:
+        assert handed_out(feed) == list(planned(plan, 5, 5 + steps, accumulated))
+    assert sum(one["batches"] for one in feed.division.shares()) == steps * accumulated
+
+
+def test_a_slow_device_gets_less_work_and_holds_up_none():
+    """One that sleeps makes some batches, fewer than the other, and while it does the other goes on past it."""
+    source, passed, now = Numbers(), [], {"slow": None}
+    done = []
+
+    def slow(rows):
+        now["slow"] = len(done)
+        time.sleep(0.02)
+        passed.append(len(done) - now["slow"])
+        return source.finish(rows)
+
+    def fast(rows):
+        time.sleep(0.002)
+        done.append(rows)
+        return source.finish(rows)
+
+    makers = [Maker("slow", slow, 0.02), Maker("fast", fast, 0.002)]
+    with Feed(order(), source, 0, 120, buffer_size=40, workers=2, makers=makers) as feed:
+        assert [step for step, _, _ in handed_out(feed)] == list(range(120))
+    shares = {one["device"]: one for one in feed.division.shares()}
+    assert 0 < shares["slow"]["batches"] < shares["fast"]["batches"]
+    assert shares["slow"]["batches_per_second"] < shares["fast"]["batches_per_second"]
+    assert max(passed) > 1
+
+
+def test_what_one_device_fails_at_is_raised_in_its_place():
+    """All that comes before it is handed out, whoever makes it; nothing is left running."""
+    source = Numbers()
+
+    def fail(rows):
+        raise MemoryError("the second device is full")
+
+    makers = [Maker("good", source.finish), Maker("bad", fail)]
+    steps = []
+    with Feed(order(), source, 0, 50, makers=makers) as feed, pytest.raises(MemoryError, match="second device"):
+        steps.extend(work.step for work in feed)
+    assert steps == list(range(len(steps)))
+
+
 # Buffer
+
+
+def test_a_buffer_that_may_follows_the_run():
+    """It grows when the model had to wait although the buffer was full before, is told once, and changes no batch."""
+    plan, told, gate = order(), [], threading.Event()
+    source = Numbers(before_finish=lambda rows: gate.wait(10))
+    with Feed(plan, source, 0, 30, buffer_size=Reserve(4, 4, 6), workers=2, told=told.append) as feed:
+        gate.set()
+        found = []
+        for work in feed:
+            found.append((work.step, work.shapes, [batch["places"] for batch in work.batches]))
+            if work.step == 9:
+                while feed.depth < feed.capacity:
+                    time.sleep(0.001)
+                gate.clear()
+            elif work.step == 13:  # the buffer is empty now, and the next step will have to be waited for
+                threading.Timer(0.05, gate.set).start()
+        assert feed.capacity == 6
+    assert found == list(planned(plan, 0, 30))
+    assert len(told) == 1
+    assert told[0].startswith("the buffer grows from 4 to 6 batches: the model waited 0.0")
 
 
 def test_a_slow_consumer_does_not_let_the_buffer_grow():
@@ -204,10 +282,14 @@ def test_filling_ends_when_there_is_no_more():
 
 def test_the_data_device_works_while_the_model_does():
     """While the consumer is at work on a step another batch is finished; every batch has its spell, in order."""
-    with Feed(order(), Numbers(), 0, 20, accumulated=2, buffer_size=4) as feed:
+    allowed = threading.Semaphore(2)  # batches; those of step 0
+    source = Numbers(before_finish=lambda rows: allowed.acquire(timeout=10))
+    with Feed(order(), source, 0, 20, accumulated=2, buffer_size=4) as feed:
         for work in feed:
-            until, before = time.monotonic() + 10, len(feed.spells)
-            while work.step < 10 and len(feed.spells) == before:
+            for _ in range(2):
+                allowed.release()
+            until = time.monotonic() + 10
+            while len(feed.spells) < min(40, 2 * (work.step + 2)):
                 assert time.monotonic() < until
                 time.sleep(0.001)
         spells = list(feed.spells)
@@ -351,26 +433,3 @@ def test_leaving_early_leaves_no_thread(way):
         assert way == "exception"
     assert threads() == []
     assert len(source.read_numbers) < 30
-
-
-# Sizes
-
-
-def test_readers_and_buffers_are_those_asked_for_or_fit_the_machine(monkeypatch):
-    """Numbers are taken as they are; "auto" looks at cores, readers and free memory."""
-    assert reader_count(3) == 3
-    assert 1 <= reader_count("auto") <= MOST_READERS
-    assert buffer_batches(50, 1, 10**12) == 50
-    monkeypatch.setattr("xtts.feed.free_bytes", lambda: 10**9)
-    assert buffer_batches("auto", 8, 1) == LARGEST_BUFFER
-    assert buffer_batches("auto", 2, 1) == 16
-    assert buffer_batches("auto", 8, 10**7) == 10
-    assert buffer_batches("auto", 8, 10**9) == SMALLEST_BUFFER
-    monkeypatch.setattr("xtts.feed.free_bytes", lambda: None)
-    assert buffer_batches("auto", 8, 10**9) == LARGEST_BUFFER
-
-
-def test_free_memory_is_told_or_unknown():
-    """Bytes on Linux; nothing where there is no such file, and then no guess."""
-    free = free_bytes()
-    assert free is None or 2**20 < free < 2**50

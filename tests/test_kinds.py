@@ -7,6 +7,7 @@ from xtts import kinds
 WHOLE = {"type": "integer", "minimum": 1}
 EITHER = {"anyOf": [{"type": "integer"}, {"enum": ["auto"]}], "minimum": 1}
 CHOICE = {"enum": ["tiny", "small"]}
+GPUS = {"anyOf": [WHOLE, {"type": "array", "items": WHOLE, "minItems": 1, "uniqueItems": True}], "minimum": 1}
 LIST = {"type": "array", "items": CHOICE, "minItems": 1, "uniqueItems": True}
 
 
@@ -33,6 +34,12 @@ LIST = {"type": "array", "items": CHOICE, "minItems": 1, "uniqueItems": True}
         ([], LIST, "the list is empty"),
         (["tiny", "tiny"], LIST, "stands there twice"),
         (["tiny", "smal"], LIST, 'did you mean "small"?'),
+        (0, GPUS, "0 is out of range; write a whole number from 1 up or a list of them"),
+        ([1, 0], GPUS, "0 is out of range; write a whole number from 1 up"),
+        ([2, 2], GPUS, "2 stands there twice"),
+        ([], GPUS, "the list is empty"),
+        ("1,2", GPUS, "write [1, 2] without the quotes"),
+        ("1,x", GPUS, "write a whole number from 1 up or a list of them"),
         ({}, WHOLE, "got a table"),
         ([1], WHOLE, "got a list"),
     ],
@@ -52,6 +59,9 @@ def test_what_is_wrong_is_said_with_what_to_write(value, kind, words):
         (7, EITHER),
         (1, {"type": "number"}),
         (["small"], LIST),
+        (3, GPUS),
+        ([3, 1], GPUS),
+        ((3, 1), GPUS),
         (False, {"type": "boolean"}),
     ],
 )
@@ -73,6 +83,9 @@ def test_what_is_right_is_not_complained_of(value, kind):
         ("tiny,small", LIST, ["tiny", "small"]),
         ('["tiny", "small"]', LIST, ["tiny", "small"]),
         ("four", WHOLE, "four"),
+        ("3", GPUS, 3),
+        ("0,1", GPUS, [0, 1]),
+        ("[2]", GPUS, [2]),
     ],
 )
 def test_a_flags_text_is_typed_by_the_setting_it_sets(text, kind, value):

@@ -115,6 +115,45 @@ def test_two_roles_have_a_gpu_each(gpus, data_gpu, model_gpu, data_device, model
     assert limits == {str(data_gpu): [("limit", 100)], str(model_gpu): [("limit", 200)]}
 
 
+def test_several_gpus_have_each_role():
+    """Data GPUs feed a model that is mirrored; names are in the order of the recipe, limits are each role's own."""
+    limits = {"data_gpu_memory_limit": 100, "model_gpu_memory_limit": 200}
+    placement, calls = placed(6, data_gpu=(5, 0), model_gpu=(3, 2), **limits)
+    assert placement.data_devices == ("/GPU:3", "/GPU:0")
+    assert placement.model_devices == ("/GPU:2", "/GPU:1")
+    assert (placement.mode, placement.strategy, placement.replicas) == ("dual", MIRRORED, 2)
+    assert placement.lines()[1] == "features: /GPU:3 (GPU 5), /GPU:0 (GPU 0)"
+    assert calls[0] == ("visible", ["0", "2", "3", "5"], "GPU")
+    assert {call[1]: call[2][0][1] for call in calls[1:]} == {"0": 100, "2": 200, "3": 200, "5": 100}
+
+
+def test_several_model_gpus_are_mirrored_without_a_data_gpu_too():
+    """They make their features themselves, and others stay as they were."""
+    placement, _ = placed(4, model_gpu=(1, 3))
+    assert (placement.strategy, placement.model_devices) == (MIRRORED, ("/GPU:1", "/GPU:3"))
+    assert (placement.mode, placement.data_devices, placement.reasons) == ("single", ("/GPU:1",), ())
+
+
+def test_more_gpus_than_there_are_fall_back_to_those_of_the_model():
+    """Each reason is told: how many were wanted and are there, and which GPU nobody has."""
+    placement, _ = placed(3, data_gpu=(0, 1), model_gpu=(2, 3))
+    assert (placement.mode, placement.strategy, placement.model_devices) == ("single", ONE, ("/GPU:2",))
+    cannot, without = placement.reasons
+    assert "isolating memory needs 4 GPUs, and TensorFlow sees 3 GPUs" in cannot
+    assert without == "there is no GPU 3: the others train without it"
+
+
+def test_without_a_gpu_logical_devices_have_several_of_each_role():
+    """Four of them for four GPUs; a mirrored model alone has its two."""
+    placement, calls = placed(0, data_gpu=(0, 1), model_gpu=(2, 3))
+    assert placement.data_devices == ("/CPU:0", "/CPU:1")
+    assert placement.model_devices == ("/CPU:2", "/CPU:3")
+    assert (placement.mode, placement.strategy) == ("dual", MIRRORED)
+    assert calls == [("stable", "0", [("limit", None)] * 4)]
+    placement, _ = placed(0, model_gpu=(4, 6))
+    assert (placement.mode, placement.strategy, placement.replicas) == ("single", MIRRORED, 2)
+
+
 def test_limits_that_cannot_be_set_are_told():
     """A TensorFlow without logical devices still has two GPUs; their memory grows, and that is said."""
     with pytest.warns(RuntimeWarning, match="no logical devices"):

@@ -182,6 +182,22 @@ def test_one_device_makes_features_while_another_trains(runs):
     assert summary(runs.folder("dual"))["retraces_after_warmup"] == 0
 
 
+def test_several_devices_make_features_for_a_mirrored_model(runs):
+    """Two data devices and two of the model on logical CPUs: the losses are those of one data device, bit for bit."""
+    settings = ("data.shape_count=1", "train.gradient_accumulation_steps=1", "train.steps=8", UNSEEN, CODEC)
+    for name, data in (("four", "0,1"), ("three", "0")):
+        ended = runs.start(name, f"devices.data_gpu={data}", "devices.model_gpu=2,3", *settings).end()
+        assert ended.status == 0, ended.said
+        assert "mode: dual, strategy: MirroredStrategy\nfeatures: /CPU:0 (in place of GPU 0)" in ended.said
+    assert is_equal(runs.folder("four"), runs.folder("three"), ["codec"])
+    figures = summary(runs.folder("four"))
+    assert figures["retraces_after_warmup"] == 0
+    assert [one["device"] for one in figures["division"]] == ["/CPU:0", "/CPU:1"]
+    assert sum(one["batches"] for one in figures["division"]) == 8
+    page = (runs.folder("four") / "report.html").read_text(encoding="utf-8")
+    assert "share of batches" in page
+
+
 @pytest.fixture
 def disappearing(runs):
     """Start a run with live features, and take recordings away once it is under way: `disappearing("name", paths)`."""

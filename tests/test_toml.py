@@ -95,6 +95,9 @@ def test_settings_override_the_file_and_the_last_one_wins():
     )
     assert recipe.train.steps == 500
     assert recipe.devices.data_gpu is None
+    several = toml.loads("[devices]\nmodel_gpu = [2, 3]", [Setting("--data-gpu 0,1", "devices.data_gpu", "0,1")])
+    assert (several.devices.data_gpus, several.devices.model_gpus) == ((0, 1), (2, 3))
+    assert toml.loads(toml.dumps(several)) == several
     assert recipe.devices.buffer_size == "auto"
     assert recipe.run.stages == ("gpt",)
     assert recipe.data.train == "4"

@@ -6,6 +6,7 @@ function of (seed, number of the batch, row), so that a batch is the same whenev
 An utterance that can no longer be read leaves its row blank, and is named.
 """
 
+import time
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Protocol, Sequence, Tuple
 
@@ -58,8 +59,21 @@ def try_shapes(source: Source, order: Order, is_free: bool = False) -> None:
     Where lengths are free one is enough, and the longest is made.
     """
     for shape in range(len(order.batch_sizes))[-1 if is_free else 0 :]:
-        blank = Batch(shape, np.zeros(0, np.int64), order.batch_sizes[shape])
-        source.finish(source.read([blank] * order.workers, 0))
+        source.finish(_blank(source, order, shape))
+
+
+def seconds_a_batch(source: Source, order: Order, is_free: bool = False) -> float:
+    """How long the data device takes for a batch, of those it was tried with before."""
+    shapes = range(len(order.batch_sizes))[-1 if is_free else 0 :]
+    blanks = [_blank(source, order, shape) for shape in shapes]
+    began = time.monotonic()
+    for blank in blanks:
+        source.finish(blank)
+    return (time.monotonic() - began) / len(blanks)
+
+
+def _blank(source: Source, order: Order, shape: int) -> Rows:
+    return source.read([Batch(shape, np.zeros(0, np.int64), order.batch_sizes[shape])] * order.workers, 0)
 
 
 class Recordings:

@@ -93,6 +93,32 @@ def plan(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def tune(arguments: argparse.Namespace) -> int:
+    """Try settings in short runs, each a process of its own, and write the recipe with what was faster and why."""
+    _recipe(arguments)  # before anything is tried: a mistake is answered at once
+
+    from pathlib import Path
+
+    from xtts import tune as tuning
+
+    path = Path(arguments.recipe)
+    out = Path(arguments.out) if arguments.out else path.with_name(f"{path.stem}.tuned.toml")
+    tuning.check_out(path, out)
+    settings = [f"{key}={value}" for _, key, value in arguments.settings]
+    only = [name.strip() for name in arguments.only.split(",") if name.strip()]
+    say = _aside if arguments.json else print
+    found = tuning.tune(path, settings, arguments.minutes, arguments.seconds, only, say)
+    tuning.write(path, out, found)
+    for note in found.notes:
+        say(note)
+    if arguments.json:
+        print(json_text({**found.as_json(), "written": str(out)}), end="")
+    else:
+        chosen = ", ".join(f"{'.'.join(key)} = {change.value}" for key, change in found.changes.items())
+        print(f"{out} is the recipe with {chosen or 'nothing changed: nothing that was tried is faster'}")
+    return 0
+
+
 def stats(arguments: argparse.Namespace) -> int:
     """Say how a corpus is made: minutes, speakers, languages, lengths, and what fixed padding would waste."""
     from xtts import stats as figures
@@ -302,6 +328,7 @@ def _parser() -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
     _add_recipe_flags(_add(verbs, run))
     _add_json(_add_recipe_flags(_add(verbs, plan)))
+    _add_json(_add_tune(_add_recipe_flags(_add(verbs, tune))))
     _add(verbs, report).add_argument("folder", metavar="RUN", help="a run's folder, such as runs/dual_gpu")
     _add_json(_add_corpus(_add(verbs, stats)))
     deeds = _add(verbs, corpus).add_subparsers(metavar="DEED", required=True)
@@ -335,6 +362,23 @@ def _add(verbs: Any, verb: Any, kind: str = "verb") -> argparse.ArgumentParser:
 
 def _add_json(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print it for machines")
+
+
+def _add_tune(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    parser.add_argument("--minutes", type=_positive, default=10.0, help="how long is tried, after the first trial (10)")
+    parser.add_argument("--seconds", type=_positive, default=8.0, help="how long the steps of a trial are measured (8)")
+    parser.add_argument(
+        "--only", default="", metavar="NAMES", help="some of shapes,xla,batch,precision,workers,buffer; or speed"
+    )
+    parser.add_argument("-o", "--out", metavar="TUNED.toml", help="the recipe to write; unset: RECIPE.tuned.toml")
+    return parser
+
+
+def _positive(text: str) -> float:
+    number = float(text)
+    if not 0 < number < float("inf"):
+        raise ValueError
+    return number
 
 
 def _add_corpus(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:

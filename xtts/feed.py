@@ -1,36 +1,46 @@
 """The feed: the order of batches and a cursor come in; steps' work goes out, buffered, ready before the model asks.
 
-    readers (threads) -> producer (a thread; the data device's work) -> buffer (bounded) -> the model
+    readers (threads) -> producers (a thread for each data device) -> buffer (bounded) -> the model
 
-Readers work ahead, and in parallel; what they read is taken in the order of the plan, so the feed's speed changes
-nothing but the time it takes. One entry of the buffer is one optimizer step: as many batches as gradients are
+Readers work ahead, and in parallel, and so do data devices; what they make is handed out in the order of the plan, so
+the feed's speed changes nothing but the time it takes. The buffer holds steps' work: as many batches as gradients are
 accumulated, and for each part of the loss how many numbers it is a mean of, over all of them.
 """
 
 import collections
-import contextlib
 import itertools
-import os
-import queue
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
-from pathlib import Path
-from typing import Any, Callable, Deque, Generator, Iterable, Iterator, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import (
+    Any,
+    Callable,
+    Deque,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Set,
+    Tuple,
+    Union,
+)
 
 import attrs
 import numpy as np
 
 from xtts import XttsError
 from xtts.batches import Arrays, Rows, Source
+from xtts.division import Division
 from xtts.order import Batch, Order
+from xtts.reserve import LARGEST_BUFFER, Reserve, is_memory_short
 from xtts.shapes import Shape
 
 MOST_LOST = 0.1  # share of the utterances of an epoch that may turn bad before a run stops
-MOST_READERS = 8
-LARGEST_BUFFER, SMALLEST_BUFFER = 50, 4  # batches, when it is chosen here
-RECENT = 1000  # steps of which it is known when the data device was at work
-FREE_SHARE = 0.1  # of the machine's free memory that a buffer may fill, when it is chosen here
+RECENT = 1000  # steps of which it is known when a device was at work
+PAUSE = 0.05  # seconds after which a device without work looks again how the others are getting on
 
 
 class FeedError(XttsError):
@@ -57,7 +67,7 @@ class Spell(NamedTuple):
 
 
 def overlap(ones: Iterable[Spell], others: Sequence[Spell]) -> Optional[float]:
-    """The share of the time of `ones` in which `others` were at work too; both are in order."""
+    """The share of the time of `ones` in which `others` were at work too; both are in the order they began in."""
     shared = total = 0.0
     first = 0
     for one in ones:
@@ -67,6 +77,23 @@ def overlap(ones: Iterable[Spell], others: Sequence[Spell]) -> Optional[float]:
         for other in itertools.takewhile(lambda other: other.start < one.stop, others[first:]):  # noqa: B023
             shared += min(one.stop, other.stop) - max(one.start, other.start)
     return shared / total if total else None
+
+
+class Maker(NamedTuple):
+    """A data device: what it does with a batch that was read, and how long that took when it was tried."""
+
+    name: str
+    finish: Callable[[Rows], Arrays]
+    seconds: Optional[float] = None
+
+
+@attrs.define(eq=False)
+class _Begun:
+    """A batch on its way: its number in the run, its utterances and, once a reader was given it, what was read."""
+
+    number: int
+    batches: Sequence[Batch]
+    rows: "Optional[Future[Rows]]" = None
 
 
 class Feed:
@@ -79,109 +106,184 @@ class Feed:
         start: int,
         stop: int,
         accumulated: int = 1,
-        buffer_size: int = LARGEST_BUFFER,
+        buffer_size: Union[int, Reserve] = LARGEST_BUFFER,  # batches
         workers: int = 1,
         lost: Callable[[str, str], None] = lambda utterance, why: None,
+        makers: Sequence[Maker] = (),  # the data devices; none: the source's own
+        told: Callable[[str], None] = lambda text: None,  # that the buffer's size has changed, and why
     ) -> None:
-        self._order, self._source, self._lost = order, source, lost
+        self._order, self._source, self._lost, self._told = order, source, lost, told
         self._start, self._stop, self._accumulated = start, stop, accumulated
-        self._buffer: queue.Queue[Any] = queue.Queue(max(1, buffer_size // accumulated))
+        self._reserve = Reserve.of(buffer_size, workers, 1) if isinstance(buffer_size, int) else buffer_size
         self._ahead = max(2, 2 * workers)
         self._readers = ThreadPoolExecutor(workers, thread_name_prefix="xtts-reader")
-        self._producer = threading.Thread(target=self._produce, name="xtts-producer", daemon=True)
-        self._stopped = threading.Event()
+        self._makers = list(makers) or [Maker("", source.finish)]
+        self.division = Division({maker.name: maker.seconds for maker in self._makers})
+        self._producers = [
+            threading.Thread(target=self._produce, args=(device,), name=f"xtts-producer{device or ''}", daemon=True)
+            for device in range(len(self._makers))
+        ]
+        self._planned = self._in_order()
+        self._drawing = threading.Lock()  # of what is planned
+        self._changed = threading.Condition()  # of everything below
+        self._open: List[_Begun] = []  # in order; no data device has begun them
+        self._made: Dict[int, Any] = {}  # by number: rows and arrays, or the exception there is in their place
+        self._next = start  # step to be handed out
+        self._drawn = start * accumulated  # the number of the first batch that was not looked at yet
+        self._end = stop * accumulated  # the number of the first batch that is not made
+        self._stopped = False
         self._bad: Set[str] = set()
-        self.spells: Deque[Spell] = collections.deque(maxlen=RECENT)  # of the data device
+        self.spells: Deque[Spell] = collections.deque(maxlen=RECENT)  # of the data devices
         self.waited = 0.0  # seconds, for the last work handed out
 
     def __enter__(self) -> "Feed":
-        self._producer.start()
+        for producer in self._producers:
+            producer.start()
         return self
 
     def __exit__(self, *_error: object) -> None:
-        self._stopped.set()
-        self._producer.join()
+        with self._changed:
+            self._stopped = True
+            for begun in self._open:
+                if begun.rows is not None:
+                    begun.rows.cancel()
+            self._changed.notify_all()
+        for producer in self._producers:
+            producer.join()
         self._readers.shutdown(wait=True)
 
     @property
     def depth(self) -> int:
         """Steps' work that is ready."""
-        return self._buffer.qsize()
+        with self._changed:
+            ready = (step for step in range(self._next, self._stop) if not self._is_ready(step))
+            return next(ready, self._stop) - self._next
 
     @property
     def capacity(self) -> int:
-        return self._buffer.maxsize
+        """Steps' work that there is room for; every data device has a batch in it."""
+        return max(1, -(-len(self._makers) // self._accumulated), self._reserve.size // self._accumulated)
 
     def fill(self, seconds: float, progress: Optional[Callable[[int, int], None]] = None) -> None:
         """Wait until the buffer is ready and at least `seconds` have passed: until it is half full, or all is in it."""
         enough = min(max(1, self.capacity // 2), self._stop - self._start)
         until = time.monotonic() + seconds
-        while time.monotonic() < until or (self.depth < enough and self._producer.is_alive()):
+        while time.monotonic() < until or (self.depth < enough and any(one.is_alive() for one in self._producers)):
             if progress:
                 progress(min(self.depth, enough), enough)
             time.sleep(0.01)
 
     def __iter__(self) -> Iterator[Work]:
-        for _ in range(self._start, self._stop):
-            began = time.monotonic()
-            work = self._buffer.get()
+        for step in range(self._start, self._stop):
+            began, is_full = time.monotonic(), self.depth >= self.capacity
+            with self._changed:
+                self._changed.wait_for(lambda: self._is_ready(step))  # noqa: B023
+                numbers = range(step * self._accumulated, (step + 1) * self._accumulated)
+                made = [self._made.pop(number, None) for number in numbers]
+                self._next = step + 1
+                self._changed.notify_all()
             self.waited = time.monotonic() - began
-            if isinstance(work, BaseException):
-                raise work
-            yield work
+            yield self._work(step, made)
+            resized = self._reserve.after(self.waited, is_full, is_memory_short)
+            if resized:
+                self._told(resized)
 
-    def _produce(self) -> None:
-        try:
-            for work in self._works():
-                if not self._put(work):
-                    return
-        except BaseException as error:  # whatever it is, the model's thread must hear of it
-            self._put(error)
+    def _work(self, step: int, made: Sequence[Any]) -> Work:
+        """What was made for a step; an exception is raised in the place of the batch that there is not."""
+        for one in made:
+            if isinstance(one, BaseException):
+                raise one
+            self._count_lost(one[0])
+        rows, batches = zip(*made)
+        totals = np.maximum(np.sum([one.counts for one in rows], axis=0), 1).astype(np.float32)
+        shapes, sizes = tuple(one.shape for one in rows), tuple(one.size for one in rows)
+        return Work(step, shapes, sizes, batches, totals, sum(one.frames for one in rows))
 
-    def _put(self, item: Any) -> bool:
-        while not self._stopped.is_set():
-            try:
-                self._buffer.put(item, timeout=0.05)
+    def _is_ready(self, step: int) -> bool:
+        """Whether all of a step is made, or as much as comes before a failure."""
+        for number in range(step * self._accumulated, (step + 1) * self._accumulated):
+            if number not in self._made:
+                return False
+            if isinstance(self._made[number], BaseException):
                 return True
-            except queue.Full:
-                continue
-        return False
+        return True
 
-    def _works(self) -> Iterator[Work]:
-        with contextlib.closing(self._read_ahead()) as read:
-            for step in range(self._start, self._stop):
-                some = list(itertools.islice(read, self._accumulated))
-                if self._stopped.is_set():
-                    return
-                batches = [self._finished(one) for one in some]
-                totals = np.maximum(np.sum([one.counts for one in some], axis=0), 1).astype(np.float32)
-                shapes, frames = tuple(one.shape for one in some), sum(one.frames for one in some)
-                yield Work(step, shapes, tuple(one.size for one in some), tuple(batches), totals, frames)
+    def _produce(self, device: int) -> None:
+        """One data device's thread."""
+        while True:
+            begun = self._take(device)
+            if begun is None:
+                return
+            try:
+                made: Any = self._finished(device, begun)
+            except BaseException as error:  # whatever it is, the model's thread must hear of it
+                made = error
+            with self._changed:
+                if isinstance(made, BaseException):
+                    self._end = min(self._end, begun.number)
+                self._made[begun.number] = made
+                self._changed.notify_all()
 
-    def _finished(self, rows: Rows) -> Arrays:
-        self._count_lost(rows)
+    def _take(self, device: int) -> Optional[_Begun]:
+        """The next batch for a device to make, when there is one and room for it; None when there are no more."""
+        while True:
+            self._draw()
+            with self._changed:
+                left = [begun for begun in self._open if begun.number < self._end]
+                if self._stopped or (not left and self._drawn >= self._end):
+                    return None
+                chosen = self.division.choose(device, [begun for begun in left if begun.number < self._room()])
+                if chosen is not None:
+                    self._open.remove(chosen)
+                    self._read_soon([chosen, *self._open[: self._ahead]])
+                    return chosen
+                self._read_soon(self._open[: self._ahead])
+                self._changed.wait(PAUSE)
+
+    def _room(self) -> int:
+        """The number of the first batch that there is no room for."""
+        return (self._next + self.capacity) * self._accumulated
+
+    def _finished(self, device: int, begun: _Begun) -> Tuple[Rows, Arrays]:
+        assert begun.rows is not None
+        rows = begun.rows.result()
+        with self._changed:
+            self.division.begin(device)
         began = time.monotonic()
-        arrays = self._source.finish(rows)
-        self.spells.append(Spell(began, time.monotonic()))
-        return arrays
+        arrays = self._makers[device].finish(rows)
+        with self._changed:
+            self.division.end(device)
+            self.spells.append(Spell(began, time.monotonic()))
+        return rows, arrays
 
-    def _read_ahead(self) -> Generator[Rows, None, None]:
-        """Rows in the order of the plan; some further ones are being read meanwhile."""
-        waiting: Deque[Future[Rows]] = collections.deque()
+    def _in_order(self) -> Iterator[_Begun]:
+        """Every batch of the run, for each replica its own."""
         numbers = range(self._start * self._accumulated, self._stop * self._accumulated)
         replicas = [self._order.run(numbers.start, worker) for worker in range(self._order.workers)]
-        try:
-            for number, batches in zip(numbers, zip(*replicas)):
-                if self._stopped.is_set():
-                    return
-                waiting.append(self._readers.submit(self._read, batches, number))
-                if len(waiting) > self._ahead:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
-        finally:
-            for future in waiting:
-                future.cancel()
+        for number, batches in zip(numbers, zip(*replicas)):
+            yield _Begun(number, batches)
+
+    def _draw(self) -> None:
+        """Look as far ahead as there is room, and readers to read. A new epoch takes a moment, so nobody is locked."""
+        with self._drawing:
+            while not self._stopped and self._drawn < min(self._end, self._room() + self._ahead):
+                found: Any
+                try:
+                    found = next(self._planned)
+                except BaseException as error:  # without an order there are no batches
+                    found = error
+                with self._changed:
+                    if isinstance(found, BaseException):
+                        self._end, self._made[self._drawn] = self._drawn, found
+                    else:
+                        self._open.append(found)
+                        self._drawn += 1
+                    self._changed.notify_all()
+
+    def _read_soon(self, some: Sequence[_Begun]) -> None:
+        for begun in some:
+            if begun.rows is None:
+                begun.rows = self._readers.submit(self._read, begun.batches, begun.number)
 
     def _read(self, batches: Sequence[Batch], number: int) -> Rows:
         try:
@@ -205,28 +307,3 @@ class Feed:
                 f"{len(self._bad)} of {total} utterances can no longer be read, the last one for this: "
                 f"{rows.lost[-1][1]}. Is the disk still there? Run again when it is: nothing is lost"
             )
-
-
-def reader_count(asked: Any) -> int:
-    """Threads that read: as many as are asked for, or one a core."""
-    return int(asked) if asked != "auto" else min(MOST_READERS, os.cpu_count() or 1)
-
-
-def buffer_batches(asked: Any, workers: int, batch_bytes: int) -> int:
-    """Batches in the buffer: as many as are asked for, or as readers and free memory allow."""
-    if asked != "auto":
-        return int(asked)
-    free = free_bytes()
-    room = LARGEST_BUFFER if free is None else int(FREE_SHARE * free / max(1, batch_bytes))
-    return max(SMALLEST_BUFFER, min(LARGEST_BUFFER, 8 * workers, room))
-
-
-def free_bytes() -> Optional[int]:
-    """Memory of the machine that is free; None where the system does not tell."""
-    try:
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return 1024 * int(line.split()[1])
-    except OSError:
-        pass
-    return None

@@ -2,7 +2,8 @@
 
 A kind is a JSON schema of one setting, the same that editors read: a type (or an enum, or anyOf of these), and
 minimum, exclusiveMinimum, maximum, pattern with examples, items, minItems, uniqueItems. TOML has types of its own, so
-nothing is guessed: "4" is not a whole number and true is not 1; but a whole number will do for a number.
+nothing is guessed: "4" is not a whole number and true is not 1; but a whole number will do for a number. Where one
+thing or a list of them will do, a list stands in brackets, or on the command line has a comma.
 """
 
 import re
@@ -17,8 +18,9 @@ _TYPES = {"boolean": (bool,), "integer": (int,), "number": (float, int), "string
 
 def problem(value: Any, kind: Kind) -> Optional[str]:
     """What is wrong with `value`; what to write. None when it is fine."""
-    if kind.get("type") == "array":
-        return _list_problem(value, kind)
+    lists = _list_of(kind)
+    if lists and (lists is kind or isinstance(value, (list, tuple))):
+        return _list_problem(value, lists)
     fitting = [option for option in _options(kind) if _is_of(value, option)]
     if not fitting:
         return _refusal(value, kind)
@@ -33,9 +35,10 @@ def problem(value: Any, kind: Kind) -> Optional[str]:
 
 def from_text(text: str, kind: Kind) -> Any:
     """What a flag's text says to a setting of this kind; the text itself where it says nothing, to be refused."""
-    if kind.get("type") == "array":
+    lists = _list_of(kind)
+    if lists and (lists is kind or "," in text or text.strip().startswith("[")):
         items = (item.strip().strip("\"'") for item in text.strip().strip("[]").split(","))
-        return [from_text(item, kind["items"]) for item in items if item]
+        return [from_text(item, lists["items"]) for item in items if item]
     types = [option.get("type") for option in _options(kind)]
     if "boolean" in types and text.lower() in ("true", "false"):
         return text.lower() == "true"
@@ -56,6 +59,8 @@ def words(kind: Kind) -> str:
     for option in _options(kind):
         if "enum" in option:
             said.append(" or ".join(map(_quoted, option["enum"])))
+        elif option["type"] == "array":
+            said.append("a list of them")
         elif option["type"] in ("integer", "number"):
             said.append(_WORDS[option["type"]] + _range(kind))
         else:
@@ -102,6 +107,11 @@ def _list_problem(value: Any, kind: Kind) -> Optional[str]:
     return None
 
 
+def _list_of(kind: Kind) -> Optional[Kind]:
+    """The kind itself where it is a list, or the one of its options that is."""
+    return next((option for option in _options(kind) if option.get("type") == "array"), None)
+
+
 def _options(kind: Kind) -> List[Kind]:
     options: List[Kind] = kind.get("anyOf", [kind])
     return options
@@ -110,7 +120,7 @@ def _options(kind: Kind) -> List[Kind]:
 def _is_of(value: Any, option: Kind) -> bool:
     if "enum" in option:
         return isinstance(value, str) and value in option["enum"]
-    return type(value) in _TYPES[option["type"]]
+    return type(value) in _TYPES.get(option["type"], ())
 
 
 def _is_within(value: float, kind: Kind) -> bool:
@@ -133,7 +143,7 @@ def _refusal(value: Any, kind: Kind) -> str:
     expected = f"expected {words(kind)}, got {shown(value)}"
     if isinstance(value, str):
         meant = from_text(value, kind)
-        if not isinstance(meant, str):
+        if not isinstance(meant, str) and not problem(meant, kind):
             return f"{expected}; write {meant} without the quotes".replace("True", "true").replace("False", "false")
         choices = [_quoted(choice) for option in _options(kind) for choice in option.get("enum", [])]
         if choices:

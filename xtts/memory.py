@@ -149,7 +149,8 @@ def _data_budget(recipe: Recipe, size: Size, counts: Dict[str, Count], shapes: S
         weights=FLOAT * counts["codec"].total if encoder else 0,
         gradients=0,
         optimizer=0,
-        activations=max(feature_bytes(recipe, encoder, shape) for shape in shapes),
+        # A data device makes whole batches, with the rows of every replica.
+        activations=recipe.devices.replicas * max(feature_bytes(recipe, encoder, shape) for shape in shapes),
         buffer=0,
         limit=recipe.devices.data_gpu_memory_limit * MEGABYTE,
     )

@@ -1,14 +1,14 @@
 """Which device does what: a recipe and what the installed TensorFlow sees come in, a `Placement` goes out.
 
-Both `data_gpu` and `model_gpu` given: one device makes features while the other trains. Several GPUs and `multi_gpu`:
-the model is mirrored over them. Otherwise one device does both. What was asked for and cannot be had falls back to one
-device, and the reason is kept to be told. Without a GPU logical CPU devices take the places of those a recipe names,
-and the same code runs on them.
+Both `data_gpu` and `model_gpu` given: one device, or several, makes features while others train. Several GPUs in
+`model_gpu`, or `multi_gpu`: the model is mirrored over them. Otherwise one device does both. What was asked for and
+cannot be had falls back to one device, and the reason is kept to be told. Without a GPU logical CPU devices take the
+places of those a recipe names, and the same code runs on them.
 
 GPUs are numbered as the machine has them; TensorFlow numbers the visible ones anew, in the machine's order.
 """
 
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
 
 import attrs
 
@@ -33,6 +33,12 @@ class Placement:
     strategy: str
     roles: Dict[str, str]  # device: what stands behind its name, for people
     reasons: Tuple[str, ...] = ()  # for everything that is not as the recipe asks
+    further: Tuple[str, ...] = ()  # devices that make features too
+
+    @property
+    def data_devices(self) -> Tuple[str, ...]:
+        """Every device that makes features."""
+        return (self.data_device, *self.further)
 
     @property
     def is_dual(self) -> bool:
@@ -62,12 +68,11 @@ class Placement:
 
     def lines(self) -> List[str]:
         """For people: the mode, which device does what, and why it is not otherwise."""
-        trains = ", ".join(f"{device} ({self.roles[device]})" for device in self.model_devices)
-        lines = [
-            f"mode: {self.mode}, strategy: {self.strategy}",
-            f"features: {self.data_device} ({self.roles[self.data_device]})",
-            f"model: {trains}",
-        ]
+        feature, model = (
+            ", ".join(f"{device} ({self.roles[device]})" for device in devices)
+            for devices in (self.data_devices, self.model_devices)
+        )
+        lines = [f"mode: {self.mode}, strategy: {self.strategy}", f"features: {feature}", f"model: {model}"]
         return [*lines, *(f"note: {reason}" for reason in self.reasons)]
 
 
@@ -85,21 +90,29 @@ def _on_gpus(devices: Devices, count: int, offered: Offered) -> Placement:
             f"devices.visible_gpus: there is no GPU {missing[0]}, this machine has GPU 0 to {count - 1};"
             " name some of these, or check nvidia-smi and CUDA_VISIBLE_DEVICES"
         )
-    if devices.data_gpu is None or devices.model_gpu is None:
+    data, model = devices.data_gpus, devices.model_gpus
+    if not data or not model:
         return _one_or_mirrored(devices, visible, [], offered)
     try:
         isolation = compat.isolate_memory(
-            devices.data_gpu,
-            devices.model_gpu,
+            data,
+            model,
             devices.data_gpu_memory_limit,
             devices.model_gpu_memory_limit,
             offered=offered,
         )
     except DeviceError as error:
         return _one_or_mirrored(devices, visible, [f"the dual pipeline cannot be had: {error}"], offered)
-    roles = {isolation.data_device: f"GPU {devices.data_gpu}", isolation.model_device: f"GPU {devices.model_gpu}"}
-    reasons = () if isolation.limited else ("memory limits cannot be set here: both GPUs take what they need",)
-    return Placement(isolation.data_device, (isolation.model_device,), ONE, roles, reasons)
+    names = [*isolation.data_devices, *isolation.model_devices]
+    roles = {name: f"GPU {number}" for name, number in zip(names, (*data, *model))}
+    those = "both GPUs" if len(names) == 2 else f"all {len(names)} GPUs"
+    reasons = () if isolation.limited else (f"memory limits cannot be set here: {those} take what they need",)
+    return _dual(isolation.data_devices, isolation.model_devices, roles, reasons)
+
+
+def _dual(data: Tuple[str, ...], model: Tuple[str, ...], roles: Dict[str, str], reasons: Sequence[str]) -> Placement:
+    strategy = MIRRORED if len(model) > 1 else ONE
+    return Placement(data[0], model, strategy, roles, tuple(reasons), data[1:])
 
 
 def _one_or_mirrored(devices: Devices, visible: Sequence[int], reasons: List[str], offered: Offered) -> Placement:
@@ -116,11 +129,14 @@ def _one_or_mirrored(devices: Devices, visible: Sequence[int], reasons: List[str
         return Placement("/GPU:0", tuple(names.values()), MIRRORED, roles, tuple(reasons))
     if devices.multi_gpu:
         reasons.append(f"multi_gpu = true, but GPU {visible[0]} is the only one: the model is not mirrored")
-    chosen: Optional[int] = devices.model_gpu if devices.model_gpu is not None else devices.data_gpu
-    if chosen is not None and chosen not in names:
-        reasons.append(f"there is no GPU {chosen}: GPU {visible[0]} trains in its place")
-    device = names.get(visible[0] if chosen is None else chosen, "/GPU:0")
-    return Placement(device, (device,), ONE, roles, tuple(reasons))
+    chosen = devices.model_gpus or devices.data_gpus[:1]  # features are made where the model is
+    there = [number for number in chosen if number in names]
+    for number in chosen:
+        if number not in names:
+            instead = "the others train without it" if there else f"GPU {visible[0]} trains in its place"
+            reasons.append(f"there is no GPU {number}: {instead}")
+    trains = tuple(names[number] for number in there) or ("/GPU:0",)
+    return Placement(trains[0], trains, MIRRORED if len(trains) > 1 else ONE, roles, tuple(reasons))
 
 
 def _already_visible(offered: Offered) -> List[int]:
@@ -130,7 +146,7 @@ def _already_visible(offered: Offered) -> List[int]:
 
 
 def _not_dual(devices: Devices) -> List[str]:
-    is_alone = devices.data_gpu is not None and devices.model_gpu is None
+    is_alone = bool(devices.data_gpus) and not devices.model_gpus
     return ["data_gpu alone makes no dual pipeline: name model_gpu too"] if is_alone else []
 
 
@@ -153,14 +169,15 @@ def _on_cpus(devices: Devices, offered: Offered) -> Placement:
         return Placement("/CPU:0", ("/CPU:0",), DEFAULT, {"/CPU:0": "the CPU"}, tuple(reasons))
     names = {gpu: f"/CPU:{place}" for place, gpu in enumerate(gpus)}
     roles = {name: f"in place of GPU {gpu}" for gpu, name in names.items()}
-    if devices.data_gpu is None or devices.model_gpu is None:
+    if not devices.data_gpus or not devices.model_gpus:
         return Placement("/CPU:0", tuple(roles), MIRRORED, roles, tuple(reasons))
-    return Placement(names[devices.data_gpu], (names[devices.model_gpu],), ONE, roles, tuple(reasons))
+    data, model = (tuple(names[gpu] for gpu in named) for named in (devices.data_gpus, devices.model_gpus))
+    return _dual(data, model, roles, reasons)
 
 
 def _named(devices: Devices) -> List[int]:
     """The GPUs of a recipe whose places logical CPU devices take, rising; none where one device does everything."""
     if devices.multi_gpu:
         return sorted(set(devices.visible or range(STAND_INS)))
-    dual = [devices.data_gpu, devices.model_gpu]
-    return sorted(gpu for gpu in dual if gpu is not None) if None not in dual else []
+    is_single = not devices.data_gpus and len(devices.model_gpus) < 2
+    return [] if is_single or not devices.model_gpus else sorted((*devices.data_gpus, *devices.model_gpus))

@@ -165,7 +165,7 @@ def plan(
     if not usable.any():
         raise PlanError(_nothing(reasons))
 
-    workers = workers or (len(recipe.devices.visible or [0]) if recipe.devices.multi_gpu else 1)
+    workers = workers or recipe.devices.replicas
     layout = _layout(recipe, size.gpt, text[usable], mel[usable], workers, speed or Speed())
     shape_of = np.full(len(text), shapes.SET_ASIDE, np.int16)
     shape_of[usable] = layout.shape_of

@@ -16,8 +16,11 @@ AMOUNT = {"minimum": 0}
 SHARE = {"minimum": 0, "maximum": 1}
 POSITIVE = {"exclusiveMinimum": 0}
 SEVERAL = {"minItems": 1, "uniqueItems": True}
+GPU = {"type": "integer", **AMOUNT}
+GPUS = {**AMOUNT, "anyOf": [GPU, {"type": "array", "items": GPU, **SEVERAL}]}
 Auto = Literal["auto"]
 Stage = Literal["codec", "gpt"]
+Gpus = Union[int, Tuple[int, ...], None]  # one, or several
 
 
 def knob(default: Any, help: str, **limits: Any) -> Any:
@@ -173,21 +176,40 @@ class Codec:
 class Devices:
     """Which device does what, and how much of it may be used."""
 
-    data_gpu: Optional[int] = knob(None, "GPU that makes features; with model_gpu: the dual pipeline", **AMOUNT)
-    model_gpu: Optional[int] = knob(None, "GPU that trains", **AMOUNT)
+    data_gpu: Gpus = knob(
+        None, "GPU that makes features; with model_gpu: the dual pipeline; or several, [0, 1]", **GPUS
+    )
+    model_gpu: Gpus = knob(None, "GPU that trains; several, [2, 3], mirror the model", **GPUS)
     visible_gpus: Optional[str] = knob(
         None, "GPUs TensorFlow may touch; unset: all of them", pattern=r"^\d+(,\d+)*$", examples=["0,1"]
     )
     multi_gpu: bool = knob(False, "mirror the model over all visible GPUs")
-    data_gpu_memory_limit: int = knob(8192, "MB the data GPU may use in the dual pipeline", **COUNT)
-    model_gpu_memory_limit: int = knob(16384, "MB the model GPU may use in the dual pipeline", **COUNT)
-    buffer_size: Union[int, Auto] = knob(50, "batches ready ahead of the model; auto: as memory allows", **COUNT)
+    data_gpu_memory_limit: int = knob(8192, "MB that each data GPU may use in the dual pipeline", **COUNT)
+    model_gpu_memory_limit: int = knob(16384, "MB that each model GPU may use in the dual pipeline", **COUNT)
+    buffer_size: Union[int, Auto] = knob(
+        50, "batches ready ahead of the model; auto: as memory allows, while it runs too", **COUNT
+    )
     model_start_delay: float = knob(2.0, "seconds the buffer fills before the first step", **AMOUNT)
 
     @property
     def names_gpus(self) -> bool:
         """Whether the recipe is meant for GPUs."""
         return self.multi_gpu or (self.data_gpu, self.model_gpu, self.visible_gpus) != (None, None, None)
+
+    @property
+    def data_gpus(self) -> Tuple[int, ...]:
+        """`data_gpu` as a list; empty when it is unset."""
+        return _several(self.data_gpu)
+
+    @property
+    def model_gpus(self) -> Tuple[int, ...]:
+        """`model_gpu` as a list; empty when it is unset."""
+        return _several(self.model_gpu)
+
+    @property
+    def replicas(self) -> int:
+        """How many copies of the model the recipe names GPUs for."""
+        return len(self.visible or [0]) if self.multi_gpu else max(1, len(self.model_gpus))
 
     @property
     def visible(self) -> Optional[List[int]]:
@@ -231,6 +253,10 @@ class Recipe:
             if value is not None:
                 tables[section][name] = list(value) if isinstance(value, tuple) else value
         return tables
+
+
+def _several(gpus: Gpus) -> Tuple[int, ...]:
+    return () if gpus is None else (gpus,) if isinstance(gpus, int) else gpus
 
 
 def knobs() -> Dict[Tuple[str, str], "attrs.Attribute[Any]"]:

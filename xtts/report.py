@@ -163,6 +163,18 @@ def _devices(run: Run) -> str:
         for role, what in roles.items():
             rows.append([stage, str(role), ", ".join(map(str, what)) if isinstance(what, list) else str(what)])
     parts = [table(["stage", "role", "device"], rows, words=(0, 1, 2), long=2)] if rows else []
+    divided: List[List[tables.Cell]] = [
+        [
+            stage,
+            str(one.get("device")),
+            tables.shown(one.get("share"), "{:.0%}".format),
+            tables.shown(one.get("batches_per_second"), "{:,.1f}".format),
+        ]
+        for stage, figures in (run.summary.get("stages") or {}).items()
+        for one in (figures or {}).get("division") or ()
+    ]
+    if divided:
+        parts.append(table(["stage", "data device", "share of batches", "batches a second"], divided, words=(0, 1)))
     budgets: List[List[tables.Cell]] = [
         [str(device), *(f"{(number(budget.get(kind)) or 0) / MEGABYTE:,.0f}" for kind in ("total", "limit"))]
         for device, budget in (run.plan.get("bytes") or {}).items()

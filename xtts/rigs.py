@@ -12,9 +12,9 @@ import numpy as np
 import tensorflow as tf
 
 from xtts import compat, weights
-from xtts.batches import CodecSource, Filling, GptSource, GptStores, Source, try_shapes
+from xtts.batches import CodecSource, Filling, GptSource, GptStores, Source, seconds_a_batch, try_shapes
 from xtts.features import Features
-from xtts.feed import Feed, Work, buffer_batches, reader_count
+from xtts.feed import Feed, Maker, Work
 from xtts.inputs import digest
 from xtts.journal import Journal
 from xtts.material import Material, Part
@@ -28,6 +28,7 @@ from xtts.placement import Placement
 from xtts.plan import Plan
 from xtts.progress import Bar
 from xtts.recipe import Recipe
+from xtts.reserve import Reserve, reader_count
 from xtts.samples import CodecSamples, GptSamples
 from xtts.shapes import Layout, Shape, Weighing, planned
 from xtts.sizes import SIZES, cost
@@ -71,10 +72,18 @@ class Session:
     def readers(self) -> int:
         return reader_count(self.recipe.data.workers)
 
-    def buffer_size(self, stage: str, shapes: Sequence[Shape]) -> int:
-        """Batches that wait for the model."""
+    def reserve(self, stage: str, shapes: Sequence[Shape]) -> Reserve:
+        """How many batches wait for the model."""
         rows = max(batch_bytes(self.recipe, shape, stage) for shape in shapes)  # type: ignore[arg-type]
-        return buffer_batches(self.recipe.devices.buffer_size, self.readers, rows * self.placement.replicas)
+        return Reserve.of(self.recipe.devices.buffer_size, self.readers, rows * self.placement.replicas)
+
+    def features(self, codecs: Sequence[Optional[Codec]]) -> List[Features]:
+        """The functions of every data device."""
+        devices, audio = self.placement.data_devices, self.recipe.audio
+        waits = len(devices) > 1
+        return [
+            Features(audio, device, self.stats, codec, self.is_free, waits) for device, codec in zip(devices, codecs)
+        ]
 
 
 @attrs.define(eq=False)
@@ -92,12 +101,20 @@ class Rig:
     sample: Any  # called with a step
     functions: List[compat.Compiled]  # other than the steps
     begin: Callable[[Work], None]
+    further: Sequence[Source] = ()  # the same of the other data devices, where there are any
+    makers: List[Maker] = attrs.field(init=False, factory=list)
 
     def __attrs_post_init__(self) -> None:
         for source, order in ((self.source, self.order), (self.held_source, self.held_order)):
             try_shapes(source, order, self.stage.is_free)
+        for source in self.further:
+            try_shapes(source, self.order, self.stage.is_free)
+        devices, sources = self.session.placement.data_devices, (self.source, *self.further)
+        for device, source in zip(devices, sources if self.further else ()):
+            seconds = seconds_a_batch(source, self.order, self.stage.is_free)
+            self.makers.append(Maker(device, source.finish, seconds))
 
-    def feed(self, lost: Callable[[str, str], None], start: int, stop: int) -> Feed:
+    def feed(self, lost: Callable[[str, str], None], told: Callable[[str], None], start: int, stop: int) -> Feed:
         session = self.session
         return Feed(
             self.order,
@@ -105,9 +122,11 @@ class Rig:
             start,
             stop,
             accumulated=session.recipe.train.gradient_accumulation_steps,
-            buffer_size=session.buffer_size(self.stage.name, self.stage.shapes),
+            buffer_size=session.reserve(self.stage.name, self.stage.shapes),
             workers=session.readers,
             lost=lost,
+            makers=self.makers,
+            told=told,
         )
 
     def held_out(self) -> List[Tuple[Dict[str, Any], np.ndarray]]:
@@ -132,16 +151,17 @@ def codec_rig(session: Session, published: Optional[Mapping[str, np.ndarray]] = 
             weights.load_into(stage.model, own, prefix)
         # No average of weights: the codebook follows the encoder as it is.
         optimizer = _optimizer(recipe, stage, ema_decay=0.0)
-    features = Features(recipe.audio, session.placement.data_device, session.stats, is_free=session.is_free)
+    every_device = session.features([None] * len(session.placement.data_devices))
+    features = every_device[0]
     shape = stage.shapes[0]
     held_shape = attrs.evolve(shape, batch_size=min(HELD_ROWS, shape.batch_size))
 
-    def source(part: Part, layout: Layout, is_random: bool) -> CodecSource:
-        store = None
+    def sources(part: Part, layout: Layout, is_random: bool) -> List[CodecSource]:
         if session.is_cached:
             with Bar("making mels") as bar:
                 store = Filling(recipe, part, layout, features).mels(digest(session.stats.tolist()), bar)
-        return CodecSource(recipe, part, features, store, is_random)
+            return [CodecSource(recipe, part, features, store, is_random)]
+        return [CodecSource(recipe, part, own, None, is_random) for own in every_device]
 
     def begin(work: Work) -> None:
         if own:  # it has a codebook
@@ -153,6 +173,7 @@ def codec_rig(session: Session, published: Optional[Mapping[str, np.ndarray]] = 
     every = np.minimum(session.plan.layout.shape_of, 0)  # one shape for all, and what was set aside stays so
     held = session.held_out
     held_every = np.zeros(min(len(held.lengths), MOST_HELD), np.int16)
+    source, *further = sources(session.material.train, session.plan.layout, is_random=True)
     samples = CodecSamples(
         Journal(session.folder), MelSpec.of(recipe.audio), session.stats, "codec", session.placement.model_devices[0]
     ).prepare(recipe, held, features, stage.model)
@@ -161,27 +182,31 @@ def codec_rig(session: Session, published: Optional[Mapping[str, np.ndarray]] = 
         stage,
         optimizer,
         Order(every, (shape.batch_size,), recipe.run.seed, replicas),
-        source(session.material.train, session.plan.layout, is_random=True),
+        source,
         held_shape,
         Order(held_every, (held_shape.batch_size,), recipe.run.seed, replicas),
-        source(held, held_layout(recipe, held, replicas), is_random=False),
+        sources(held, held_layout(recipe, held, replicas), is_random=False)[0],
         samples,
-        [*features.functions, *samples.functions],
+        [*(function for own in every_device for function in own.functions), *samples.functions],
         begin,
+        further,
     )
 
 
-def gpt_rig(session: Session, codec: Codec, codec_digest: str, published: Optional[Mapping[str, np.ndarray]]) -> Rig:
-    """Everything the GPT trains with; `published` are weights to start from, under their published names."""
+def gpt_rig(
+    session: Session, codecs: Sequence[Codec], codec_digest: str, published: Optional[Mapping[str, np.ndarray]]
+) -> Rig:
+    """Everything the GPT trains with: a codec on each data device, and perhaps `published` weights to start from."""
     recipe, material = session.recipe, session.material
     with session.strategy.scope():
         stage = GptStage(recipe, material.tokenizer, session.plan.layout.shapes, _text_rows(published))
         if published is not None:
             _load_gpt(stage, published, recipe.run.seed)
         optimizer = _optimizer(recipe, stage, recipe.train.ema_decay)
-    features = Features(recipe.audio, session.placement.data_device, session.stats, codec, session.is_free)
+    every_device = session.features(codecs)
+    features = every_device[0]
 
-    def source(part: Part, layout: Layout, is_random: bool, is_free: bool = False) -> GptSource:
+    def sources(part: Part, layout: Layout, is_random: bool, is_free: bool = False) -> List[GptSource]:
         stores = None
         if session.is_cached:
             filling, about = Filling(recipe, part, layout, features), digest(session.stats.tolist())
@@ -189,36 +214,43 @@ def gpt_rig(session: Session, codec: Codec, codec_digest: str, published: Option
                 codes = filling.codes(f"{about} {codec_digest}", bar)
             with Bar("making reference mels") as bar:
                 stores = GptStores(codes, filling.references(about, bar))
-        return GptSource(recipe, part, material.tokenizer, layout.shapes, features, stores, is_random, is_free)
+        return [
+            GptSource(recipe, part, material.tokenizer, layout.shapes, own, stores, is_random, is_free)
+            for own in every_device[: 1 if stores else None]
+        ]
 
     held = session.held_out
     held_shapes = held_layout(recipe, held, session.placement.replicas)
     samples = GptSamples(
         Journal(session.folder), MelSpec.of(recipe.audio), session.stats, "gpt", session.placement.model_devices[0]
-    ).prepare(recipe, held, material.tokenizer, features, stage.model, codec)
+    ).prepare(recipe, held, material.tokenizer, features, stage.model, codecs[0])
     held_shape = held_shapes.shapes[0]
+    source, *further = sources(material.train, session.plan.layout, is_random=True, is_free=session.is_free)
     return Rig(
         session,
         stage,
         optimizer,
         session.plan.order,
-        source(material.train, session.plan.layout, is_random=True, is_free=session.is_free),
+        source,
         held_shape,
         Order(held_shapes.shape_of[:MOST_HELD], (held_shape.batch_size,), recipe.run.seed, session.placement.replicas),
-        source(held, held_shapes, is_random=False),
+        sources(held, held_shapes, is_random=False)[0],
         samples,
-        [*features.functions, *samples.functions],
+        [*(function for own in every_device for function in own.functions), *samples.functions],
         lambda work: None,
+        further,
     )
 
 
-def frozen_codec(session: Session, tensors: Mapping[str, np.ndarray], prefix: str) -> Codec:
-    """A codec that does not train, on the data device; weights are as published after `prefix`."""
-    recipe = session.recipe
-    with tf.device(session.placement.data_device):
-        codec = Codec(SIZES[recipe.model.size].codec, recipe.audio.n_mels, np.random.default_rng(0))
-        weights.load_into(codec, {n: t for n, t in tensors.items() if n.startswith(prefix)}, prefix)
-    return codec
+def frozen_codecs(session: Session, tensors: Mapping[str, np.ndarray], prefix: str) -> List[Codec]:
+    """A codec that does not train, on each data device; weights are as published after `prefix`."""
+    recipe, codecs = session.recipe, []
+    for device in session.placement.data_devices:
+        with tf.device(device):
+            codec = Codec(SIZES[recipe.model.size].codec, recipe.audio.n_mels, np.random.default_rng(0))
+            weights.load_into(codec, {n: t for n, t in tensors.items() if n.startswith(prefix)}, prefix)
+        codecs.append(codec)
+    return codecs
 
 
 def _optimizer(recipe: Recipe, stage: Stage, ema_decay: float) -> AdamW:

@@ -103,21 +103,30 @@ def _train(train: Dict[str, Any]) -> Iterator[Rule]:
 
 def _devices(devices: Dict[str, Any]) -> Iterator[Rule]:
     data_gpu, model_gpu = devices.get("data_gpu"), devices.get("model_gpu")
+    data, model = _several(data_gpu), _several(model_gpu)
     visible = devices.get("visible_gpus")
-    yield (
-        data_gpu is not None and data_gpu == model_gpu,
-        ("data_gpu", "model_gpu"),
-        f"data_gpu and model_gpu are both GPU {data_gpu}; name two different ones, or remove data_gpu",
-    )
+    shared = [gpu for gpu in data if gpu in model]
+    if len(data) == len(model) == 1:
+        problem = f"data_gpu and model_gpu are both GPU {data[0]}; name two different ones, or remove data_gpu"
+    else:
+        both = f"both make features and train: GPU {', '.join(map(str, shared))}"
+        problem = f"data_gpu = {data_gpu} and model_gpu = {model_gpu} have GPUs that would {both}; name each once"
+    yield bool(shared), ("data_gpu", "model_gpu"), problem
+    some = "one" if len(model) == 1 else "some"
     yield (
         devices["multi_gpu"] and model_gpu is not None,
         ("multi_gpu", "model_gpu"),
-        f"multi_gpu mirrors the model over all GPUs, model_gpu = {model_gpu} names one; write only one of them",
+        f"multi_gpu mirrors the model over all GPUs, model_gpu = {model_gpu} names {some}; write only one of them",
     )
-    for role in ("data_gpu", "model_gpu"):
-        gpu = devices.get(role)
+    for role, gpus in (("data_gpu", data), ("model_gpu", model)):
+        hidden = [gpu for gpu in gpus if visible is not None and gpu not in map(int, visible.split(","))]
         yield (
-            gpu is not None and visible is not None and gpu not in map(int, visible.split(",")),
+            bool(hidden),
             (role, "visible_gpus"),
-            f'GPU {gpu} is not among visible_gpus = "{visible}"; add it there',
+            f'GPU {", ".join(map(str, hidden))} is not among visible_gpus = "{visible}"; add it there',
         )
+
+
+def _several(gpus: Any) -> List[int]:
+    """One GPU, several or none, as a list."""
+    return [] if gpus is None else [gpus] if isinstance(gpus, int) else list(gpus)

@@ -41,7 +41,7 @@ from xtts.placement import place
 from xtts.plan import Plan
 from xtts.progress import Bar
 from xtts.recipe import Recipe
-from xtts.rigs import Rig, Session, codec_rig, frozen_codec, gpt_rig
+from xtts.rigs import Rig, Session, codec_rig, frozen_codecs, gpt_rig
 from xtts.sizes import SIZES
 from xtts.step import Steps
 from xtts.tensorboard import TensorBoard
@@ -114,17 +114,24 @@ def block(session: Session) -> List[str]:
     if session.is_free:
         pools = counted(len(shapes), "pool")
         sizes = f"text up to {spans[0][-1]}, mel up to {spans[1][-1]}, each batch as long as its longest; {pools}"
-    size = session.buffer_size("gpt", shapes)
+    reserve = session.reserve("gpt", shapes)
+    size = f"{reserve.size} batches" + (f" ({reserve.least} to {reserve.most})" if reserve.least < reserve.most else "")
     kind = "kept on disk" if session.is_cached else "live"
     traces = {"codec": 1, "gpt": session.plan.traces}
     planned = ", ".join(f"{name} {traces[name]}" for name in recipe.run.stages)
     return [
         *session.placement.lines(),
-        f"features are {kind}; buffer: {size} batches, {session.readers} readers,"
+        *_idle(session),
+        f"features are {kind}; buffer: {size}, {session.readers} readers,"
         f" the model starts after {recipe.devices.model_start_delay:g} s at the earliest",
         f"Static shapes (pad_to_fixed_length): {not session.is_free}, {recipe.data.shapes}: {sizes},"
         f" traces of a step: {planned}",
     ]
+
+
+def _idle(session: Session) -> List[str]:
+    idle = session.placement.further if session.is_cached else ()
+    return [f"note: {', '.join(idle)} makes nothing: features are kept on disk, not made live"] if idle else []
 
 
 def _train_codec(session: Session, published: Optional[Tensors]) -> State:
@@ -145,7 +152,7 @@ def _train_gpt(session: Session, codec: Tensors, published: Optional[Tensors]) -
     own = {name: tensor for name, tensor in codec.items() if name.startswith(PREFIXES["codec"])}
     name = _tensor_digest(own)
     now = inputs(session.recipe, "gpt", session.material, session.plan, name)
-    frozen = frozen_codec(session, own, PREFIXES["codec"])
+    frozen = frozen_codecs(session, own, PREFIXES["codec"])
     state = _trained(session, "gpt", now, lambda: gpt_rig(session, frozen, name, published))
     _write_model(session, state, {**(published or {}), **own})
     voices.keep(session.folder / VOICES, session.material.held_out.corpus.utterances)
@@ -162,6 +169,9 @@ def _trained(session: Session, name: str, now: Inputs, make_rig: Any) -> State:
     journal = Journal(session.folder)
     journal.resume(name, state.step if state else 0)
     rig = make_rig()
+    if rig.makers:
+        rates = ", ".join(f"{maker.name} {1 / max(maker.seconds or 0, 1e-9):,.1f}" for maker in rig.makers)
+        session.say(f"{name}: batches a second that each data device makes: {rates}; work is divided by that")
     training = _training(session, rig, journal, total, state.step if state else 0)
     if state is not None:
         try:
@@ -219,7 +229,10 @@ def _training(session: Session, rig: Rig, journal: Journal, total: int, done: in
         live=Live(name, total, done),
         tensorboard=session.board,
         facts={
-            "devices": {"features": session.placement.data_device, "model": list(session.placement.model_devices)},
+            "devices": {
+                "features": ", ".join(session.placement.data_devices),
+                "model": list(session.placement.model_devices),
+            },
             "mode": session.placement.mode,
             "strategy": session.placement.strategy,
             "tensorflow": compat.OFFERED.version,
@@ -231,11 +244,14 @@ def _training(session: Session, rig: Rig, journal: Journal, total: int, done: in
     def lost(utterance: str, why: str) -> None:
         monitor.warn(f"{utterance} is set aside: {why}", "set aside")
 
+    def told(text: str) -> None:
+        monitor.event("buffer", text)
+
     return Training(
         rig.stage,
         rig.optimizer,
         steps,
-        lambda start: rig.feed(lost, start, total),
+        lambda start: rig.feed(lost, told, start, total),
         rig.held_out,
         rig.sample,
         Checkpoints(session.folder / name, recipe.train.keep_checkpoints, session.say),

@@ -169,6 +169,10 @@ def _converter() -> Any:
     converter = Converter(forbid_extra_keys=True)
     for either in (Union[int, Literal["auto"]], Union[bool, Literal["auto"]]):  # TOML's types tell them apart
         converter.register_structure_hook(either, lambda value, _type: value)
+    one_or_several = Union[int, Tuple[int, ...], None]
+    converter.register_structure_hook(
+        one_or_several, lambda value, _type: tuple(value) if isinstance(value, list) else value
+    )
     return converter
 
 

@@ -65,7 +65,9 @@ class Training:
         with self.feed(done) as feed:
             with self.monitor.aside("buffer"), Bar("filling the buffer") as bar:
                 feed.fill(self.start_delay, bar)
-            self.monitor.measures["overlap"] = lambda: overlap(list(feed.spells), list(self.spells))
+            self.monitor.measures["overlap"] = lambda: overlap(sorted(feed.spells), list(self.spells))
+            if len(feed.division.devices) > 1:
+                self.monitor.measures["division"] = feed.division.shares
             self.monitor.warm()
             with told_to_stop() as stop, self._accounted():
                 for work in feed:

@@ -62,12 +62,30 @@ def test_roles_stay_right_when_the_data_gpu_comes_after_the_model_gpu(recorder):
     assert (isolation.data_device, isolation.model_device) == ("/GPU:1", "/GPU:0")
 
 
+def test_several_gpus_of_a_role_have_its_limit_each(recorder):
+    """Lists come in and names in their order go out; one GPU stays one name."""
+    stand_in = recorder(gpus=4)
+    isolation = compat.isolate_memory([3, 0], 1, 1000, 2000, offered=stand_in.offered)
+    assert stand_in.calls[0] == ("visible", ["0", "1", "3"], "GPU")
+    assert [call[1:] for call in stand_in.calls[1:]] == [
+        ("0", [("limit", 1000)]),
+        ("1", [("limit", 2000)]),
+        ("3", [("limit", 1000)]),
+    ]
+    assert (isolation.data_device, isolation.model_device) == (("/GPU:2", "/GPU:0"), "/GPU:1")
+    assert (isolation.data_devices, isolation.model_devices) == (("/GPU:2", "/GPU:0"), ("/GPU:1",))
+    assert str(isolation).startswith("data on /GPU:2, /GPU:0, model on /GPU:1, each with its memory limit")
+
+
 @pytest.mark.parametrize(
     ("gpus", "arguments", "words"),
     [
         (0, (0, 1), "TensorFlow sees no GPU"),
         (1, (0, 1), "TensorFlow sees one GPU"),
         (2, (1, 1), "both GPU 1: name two different ones"),
+        (3, ([0, 1], [2, 3]), "needs 4 GPUs, and TensorFlow sees 3 GPUs"),
+        (4, ([0, 1], [1, 2]), "GPU 1 is named twice in data_gpu and model_gpu: name each GPU once"),
+        (4, ([], [1, 2]), "data_gpu names no GPU"),
         (2, (0, 2), "model_gpu = 2, but this machine has GPU 0 to 1"),
         (2, (-1, 1), "data_gpu = -1, but this machine has GPU 0 to 1"),
         (2, (0, 1, 0, 100), "data_gpu_memory_limit = 0: write the limit in MB"),

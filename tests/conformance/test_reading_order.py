@@ -7,18 +7,18 @@ import pytest
 
 PACKAGE = Path(__file__).parents[2] / "xtts"
 ORDER = """
-    kinds rules recipe syntax toml migrate
+    kinds rules recipe syntax toml migrate amend
     english persian normalise text sentences
     utterances tree records layouts headers cache corpus soundcheck
     espeak demo_sentences demo
     audio mel lengths stats
-    sizes shapes order memory page plan progress material
+    sizes shapes order memory page plan reserve progress material
     weight_norm inert tensorfile pickles names weights voices
     distances trigrams judges voiceprints evaluation
 """.split()
 BELOW = """
     placement
-    features store batches feed
+    features store batches division feed
     stages optimizer step
     checkpoint lock journal
     gauges tensorboard monitor
@@ -27,6 +27,7 @@ BELOW = """
     inputs pictures samples rigs runs
     tables charts runfolder stagecharts gallery report
     speak say savedmodel evaluate
+    trial tune
 """.split()  # after the line: these know TensorFlow, or what is made with it
 LAST = ["doctor", "cli", "__main__"]
 TOP = ("xtts.XttsError", "xtts.Mistake", "xtts.__version__")  # of the package itself

@@ -1,46 +1,60 @@
-"""Two GPUs, each with a memory limit of its own: GPU numbers and limits come in, an `Isolation` goes out.
+"""GPUs with two roles, each with a memory limit of its own: GPU numbers and limits come in, an `Isolation` goes out.
 
-One GPU makes features, the other trains, and neither can take the memory the other was promised.
+One GPU, or several, makes features, others train, and none can take the memory another was promised.
 """
 
 import subprocess
 import warnings
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from xtts.compat.devices import DeviceError, before_start, logical, physical_devices
 from xtts.compat.offered import OFFERED, Offered
 
+Gpus = Union[int, Sequence[int]]  # one, or several
+Names = Union[str, Tuple[str, ...]]  # of one, or of several, as they were asked for
+
 
 class Isolation(NamedTuple):
-    """What was done, and the names by which ops are placed now: only these two GPUs are visible, numbered anew."""
+    """What was done, and the names by which ops are placed now: only these GPUs are visible, numbered anew."""
 
     api: str  # the name TensorFlow has it under
-    data_device: str
-    model_device: str
+    data_device: Names
+    model_device: Names
     limited: bool  # whether the limits hold; memory growth holds none
+
+    @property
+    def data_devices(self) -> Tuple[str, ...]:
+        return (self.data_device,) if isinstance(self.data_device, str) else self.data_device
+
+    @property
+    def model_devices(self) -> Tuple[str, ...]:
+        return (self.model_device,) if isinstance(self.model_device, str) else self.model_device
 
     def __str__(self) -> str:
         limits = "each with its memory limit" if self.limited else "growing as they need, without limits"
-        return f"data on {self.data_device}, model on {self.model_device}, {limits} ({self.api})"
+        data, model = ", ".join(self.data_devices), ", ".join(self.model_devices)
+        return f"data on {data}, model on {model}, {limits} ({self.api})"
 
 
 def isolate_memory(
-    data_gpu: int,
-    model_gpu: int,
+    data_gpu: Gpus,
+    model_gpu: Gpus,
     data_gpu_memory_limit: int = 8192,
     model_gpu_memory_limit: int = 16384,
     offered: Offered = OFFERED,
 ) -> Isolation:
-    """Limit the memory (in MB) of a data GPU and a model GPU, and hide all the others.
+    """Limit the memory (in MB) of a data GPU and a model GPU, or of several each, and hide all the others.
 
     The GPUs are numbered as the machine has them. The limits are set by the stable API, or its deprecated alias where
     there is no other; a TensorFlow with neither gets memory growth, and a warning.
     """
     gpus = physical_devices("GPU", offered)
-    limits = {data_gpu: data_gpu_memory_limit, model_gpu: model_gpu_memory_limit}
-    _check(gpus, data_gpu, model_gpu, data_gpu_memory_limit, model_gpu_memory_limit, offered)
+    roles = {"data_gpu": (_several(data_gpu), data_gpu_memory_limit)}
+    roles["model_gpu"] = _several(model_gpu), model_gpu_memory_limit
+    _check(gpus, roles, offered)
+    limits = {number: limit for numbers, limit in roles.values() for number in numbers}
 
-    with before_start("isolating the memory of two GPUs"):
+    with before_start(f"isolating the memory of {_counted(len(limits))} GPUs"):
         offered.set_visible([gpus[number] for number in sorted(limits)], "GPU")
         if offered.set_logical_devices and offered.logical_device:
             choice = offered.set_logical_devices
@@ -51,13 +65,17 @@ def isolate_memory(
             for number in sorted(limits):
                 choice(gpus[number], True)
             warnings.warn(
-                f"TensorFlow {offered.version} has no logical devices, so memory limits cannot be set: both GPUs now "
+                f"TensorFlow {offered.version} has no logical devices, so memory limits cannot be set: the GPUs now "
                 "take memory as they need it. Install TensorFlow 2.4 or newer to have the limits.",
                 RuntimeWarning,
                 stacklevel=2,
             )
-    first, second = ("/GPU:0", "/GPU:1") if data_gpu < model_gpu else ("/GPU:1", "/GPU:0")
-    return Isolation(str(choice.name), first, second, choice is offered.set_logical_devices)
+    names = {number: f"/GPU:{place}" for place, number in enumerate(sorted(limits))}
+    data, model = (
+        names[asked] if isinstance(asked, int) else tuple(names[number] for number in asked)
+        for asked in (data_gpu, model_gpu)
+    )
+    return Isolation(str(choice.name), data, model, choice is offered.set_logical_devices)
 
 
 def card_memory() -> Dict[str, int]:
@@ -75,17 +93,25 @@ def card_memory() -> Dict[str, int]:
     return sizes
 
 
-def _check(gpus: List[Any], data_gpu: int, model_gpu: int, data_limit: int, model_limit: int, offered: Offered) -> None:
-    if len(gpus) < 2:
-        have = "one GPU" if gpus else "no GPU"
+def _check(gpus: List[Any], roles: Dict[str, Tuple[List[int], int]], offered: Offered) -> None:
+    named = [number for numbers, _ in roles.values() for number in numbers]
+    if len(gpus) < max(2, len(set(named))):
         raise DeviceError(
-            f"isolating memory needs two GPUs, and TensorFlow sees {have}: train on one device (leave out data_gpu), "
+            f"isolating memory needs {_counted(max(2, len(set(named))))} GPUs, and TensorFlow sees"
+            f" {_counted(len(gpus))} GPU{'s' * (len(gpus) > 1)}: train on one device (leave out data_gpu), "
             "or check nvidia-smi and CUDA_VISIBLE_DEVICES"
         )
-    if data_gpu == model_gpu:
-        raise DeviceError(f"data_gpu and model_gpu are both GPU {data_gpu}: name two different ones")
+    for role, (numbers, _) in roles.items():
+        if not numbers:
+            raise DeviceError(f"{role} names no GPU: name at least one")
+    twice = [number for place, number in enumerate(named) if number in named[:place]]
+    if twice and len(named) == 2:
+        raise DeviceError(f"data_gpu and model_gpu are both GPU {twice[0]}: name two different ones")
+    if twice:
+        raise DeviceError(f"GPU {twice[0]} is named twice in data_gpu and model_gpu: name each GPU once")
     sizes = card_memory()
-    for role, number, limit in (("data_gpu", data_gpu, data_limit), ("model_gpu", model_gpu, model_limit)):
+    each = [(role, number, limit) for role, (numbers, limit) in roles.items() for number in numbers]
+    for role, number, limit in each:
         if not 0 <= number < len(gpus):
             raise DeviceError(f"{role} = {number}, but this machine has GPU 0 to {len(gpus) - 1}: name one of these")
         if limit < 1:
@@ -93,6 +119,14 @@ def _check(gpus: List[Any], data_gpu: int, model_gpu: int, data_limit: int, mode
         size = sizes.get(_card_name(gpus[number], offered) or "")
         if size and limit > size:
             raise DeviceError(f"{role}_memory_limit = {limit} MB, but GPU {number} has {size} MB: write at most {size}")
+
+
+def _several(gpus: Gpus) -> List[int]:
+    return [gpus] if isinstance(gpus, int) else list(gpus)
+
+
+def _counted(count: int) -> str:
+    return {0: "no", 1: "one", 2: "two"}.get(count, str(count))
 
 
 def _card_name(gpu: Any, offered: Offered) -> Optional[str]:
