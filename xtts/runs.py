@@ -26,7 +26,6 @@ import numpy as np
 from xtts import XttsError, audio, compat, toml, voices, weights
 from xtts import plan as plans
 from xtts.assembly import VOICES
-from xtts.batches import Recordings
 from xtts.checkpoint import Checkpoints, State, set_aside
 from xtts.gauges import gauges
 from xtts.inputs import Inputs, changes, digest, inputs
@@ -41,6 +40,7 @@ from xtts.placement import place
 from xtts.plan import Plan
 from xtts.progress import Bar
 from xtts.recipe import Recipe
+from xtts.recordings import Recordings
 from xtts.rigs import Rig, Session, codec_rig, frozen_codec, gpt_rig
 from xtts.sizes import SIZES
 from xtts.step import Steps

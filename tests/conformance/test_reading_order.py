@@ -18,7 +18,7 @@ ORDER = """
 """.split()
 BELOW = """
     placement
-    features store batches feed
+    features store recordings batches feed
     stages optimizer step
     checkpoint lock journal
     gauges tensorboard monitor
