@@ -22,7 +22,6 @@ from xtts.shapes import STOPS, Layout, Shape, codec_shape, longest
 from xtts.sizes import FRAMES_PER_CODE
 from xtts.store import Made, Progress, Store
 from xtts.text import Tokenizer
-from xtts.utterances import Utterance
 
 Arrays = Dict[str, Any]  # of NumPy, or TensorFlow's once it is finished
 
@@ -55,7 +54,7 @@ class Source(Protocol):
 class Divided(Source, Protocol):
     """A source whose sound others can read, and make features of."""
 
-    utterances: Sequence[Utterance]
+    recordings: Recordings
 
     def cuts(self, batches: Sequence[Batch], number: int) -> Dict[str, Cuts]:
         """What has to be heard for a step, under the names of the arrays it becomes."""
@@ -94,14 +93,13 @@ class CodecSource:
     def __init__(self, recipe: Recipe, part: Part, features: Features, store: Optional[Store], is_random: bool) -> None:
         self._shape = codec_shape(recipe.codec)
         self._segment = self._shape.mel_frames
-        self._recordings = Recordings(part, recipe.audio.sample_rate)
-        self.utterances = part.corpus.utterances
+        self.recordings = Recordings(part, recipe.audio.sample_rate)
         self._features, self._store, self._is_random = features, store, is_random
         self._seed, self._spec = recipe.run.seed, MelSpec.of(recipe.audio)
 
     def read(self, batches: Sequence[Batch], number: int) -> Rows:
         if self._store is None:
-            waves, samples, lost = padded(self._recordings, self.cuts(batches, number)["waves"])
+            waves, samples, lost = padded(self.recordings, self.cuts(batches, number)["waves"])
             return self._rows(batches, {"waves": waves, "samples": samples}, samples, lost)
         wanted = self._wanted(batches, number)
         arrays = self._cut_mels(wanted, sum(batch.rows for batch in batches))
@@ -123,7 +121,7 @@ class CodecSource:
         return arrays
 
     def name(self, position: int) -> str:
-        return self._recordings.utterances[position].id
+        return self.recordings.utterances[position].id
 
     def _wanted(self, batches: Sequence[Batch], number: int) -> Dict[int, Tuple[int, int]]:
         """Row to (utterance, a draw)."""
@@ -132,7 +130,7 @@ class CodecSource:
         return {row: (position, int(draws[row])) for row, position in _placed(batches, batches[0].rows).items()}
 
     def _cut(self, position: int, draw: int) -> Cut:
-        samples = int(self._recordings.lengths.samples[position])
+        samples = int(self.recordings.lengths.samples[position])
         start = self._spec.hop_length * _first(draw, int(frames(samples, self._spec)), self._segment)
         return Cut(position, start, min(samples - start, samples_for(self._segment, self._spec)))
 
@@ -188,8 +186,7 @@ class GptSource:
         is_free: bool = False,
     ) -> None:
         self._is_free = is_free
-        self.utterances = part.corpus.utterances
-        self._recordings, self._tokenizer, self._shapes = Recordings(part, recipe.audio.sample_rate), tokenizer, shapes
+        self.recordings, self._tokenizer, self._shapes = Recordings(part, recipe.audio.sample_rate), tokenizer, shapes
         self._features, self._stores, self._is_random = features, stores, is_random
         self._seed, self._spec = recipe.run.seed, MelSpec.of(recipe.audio)
         self._reference, self._recipe = reference_spec(recipe.audio), recipe
@@ -213,7 +210,7 @@ class GptSource:
         shape = self._brought_to(batches)
         reference, _ = self._reference_shape(shape)
         placed, voices = self._placed(batches, number, shape)
-        rows, lengths = shape.batch_size * len(batches), self._recordings.lengths
+        rows, lengths = shape.batch_size * len(batches), self.recordings.lengths
         whole = {row: Cut(position, 0, int(lengths.samples[position])) for row, position in placed.items()}
         heard = {row: self._cut(voice, reference, draw) for row, (voice, draw) in voices.items()}
         samples = samples_for(shape.mel_frames, self._spec)
@@ -232,7 +229,7 @@ class GptSource:
         return arrays
 
     def name(self, position: int) -> str:
-        return self._recordings.utterances[position].id
+        return self.recordings.utterances[position].id
 
     def _brought_to(self, batches: Sequence[Batch]) -> Shape:
         """What a step's batches are brought to; where lengths are free, a blank one to the largest of its pool."""
@@ -240,7 +237,7 @@ class GptSource:
         members = np.concatenate([batch.utterances for batch in batches])
         if not self._is_free or not len(members):
             return shape
-        lengths = self._recordings.lengths
+        lengths = self.recordings.lengths
         return longest(lengths.text[members], lengths.frames[members], max(len(batch.utterances) for batch in batches))
 
     def _reference_shape(self, shape: Shape) -> Tuple[int, int]:
@@ -260,7 +257,7 @@ class GptSource:
         text, codes = (arrays[name].astype(np.int64) for name in ("text_lengths", "code_lengths"))
         spoken = int((codes > 0).sum())
         counts = np.array([text.sum() + spoken, codes.sum() + (STOPS + 1) * spoken], np.float64)
-        sound = sum(int(self._recordings.lengths.frames[at]) for row, at in placed.items() if row not in lost)
+        sound = sum(int(self.recordings.lengths.frames[at]) for row, at in placed.items() if row not in lost)
         return Rows(batches[0].shape, shape, arrays, counts, sound, _in_order(lost))
 
     def _voice(self, position: int, draw: int) -> int:
@@ -277,15 +274,15 @@ class GptSource:
         for row, position in placed.items():
             if row in lost:
                 continue
-            utterance = self._recordings.utterances[position]
+            utterance = self.recordings.utterances[position]
             ids = self._tokenizer.encode(utterance.text, utterance.language)
             text[row, : len(ids)], text_lengths[row] = ids, len(ids)
-            code_lengths[row] = -(-int(self._recordings.lengths.frames[position]) // FRAMES_PER_CODE)
+            code_lengths[row] = -(-int(self.recordings.lengths.frames[position]) // FRAMES_PER_CODE)
         return {"text": text, "text_lengths": text_lengths, "code_lengths": code_lengths}
 
     def _read_live(self, cuts: Mapping[str, Cuts]) -> Tuple[Arrays, Dict[int, Lost]]:
-        waves, lengths, lost = padded(self._recordings, cuts["waves"])
-        voice_waves, voice_lengths, voiceless = padded(self._recordings, cuts["reference_waves"])
+        waves, lengths, lost = padded(self.recordings, cuts["waves"])
+        voice_waves, voice_lengths, voiceless = padded(self.recordings, cuts["reference_waves"])
         lost = {**voiceless, **lost}
         arrays = {
             "waves": waves,
@@ -319,7 +316,7 @@ class GptSource:
 
     def _cut(self, position: int, samples: int, draw: int) -> Cut:
         """As much of a voice as is heard; what is too short is repeated."""
-        whole = int(self._recordings.lengths.samples[position])
+        whole = int(self.recordings.lengths.samples[position])
         count, most = int(frames(whole, self._reference)), int(frames(samples, self._reference))
         if count < most:
             return Cut(position, 0, samples)
@@ -342,27 +339,27 @@ class Filling:
     """Fills stores: the recordings of a part go through the data device in the shapes that the run has anyway."""
 
     def __init__(self, recipe: Recipe, part: Part, layout: Layout, features: Features) -> None:
-        self._recordings = Recordings(part, recipe.audio.sample_rate)
+        self.recordings = Recordings(part, recipe.audio.sample_rate)
         self._layout, self._features, self._spec = layout, features, MelSpec.of(recipe.audio)
         self._folder = Path(recipe.run.folder) / "features"
         self._recipe = recipe
 
     def mels(self, about: str, progress: Progress) -> Store:
-        return self._filled("mel", self._recordings.lengths.frames, (self._spec.n_mels,), np.float16, about, progress)
+        return self._filled("mel", self.recordings.lengths.frames, (self._spec.n_mels,), np.float16, about, progress)
 
     def references(self, about: str, progress: Progress) -> Store:
-        rows = self._recordings.lengths.frames
+        rows = self.recordings.lengths.frames
         return self._filled("reference_mel", rows, (self._spec.n_mels,), np.float16, about, progress)
 
     def codes(self, about: str, progress: Progress) -> Store:
-        rows = -(-self._recordings.lengths.frames // FRAMES_PER_CODE)
+        rows = -(-self.recordings.lengths.frames // FRAMES_PER_CODE)
         return self._filled("codes", rows, (), np.int16, about, progress)
 
     def _filled(
         self, kind: str, rows: np.ndarray, shape: Tuple[int, ...], dtype: Any, about: str, progress: Progress
     ) -> Store:
         described = f"{kind} {attrs.astuple(self._recipe.audio)} {about}"
-        store = Store(self._folder / kind, self._recordings.utterances, rows, shape, dtype, described)
+        store = Store(self._folder / kind, self.recordings.utterances, rows, shape, dtype, described)
         store.fill(lambda positions: self._made(kind, rows, positions), progress)
         return store
 
@@ -372,10 +369,10 @@ class Filling:
             own = [position for position in positions if self._layout.shape_of[position] == number]
             for first in range(0, len(own), shape.batch_size):
                 some = own[first : first + shape.batch_size]
-                whole = self._recordings.lengths.samples
+                whole = self.recordings.lengths.samples
                 wanted = {row: Cut(position, 0, int(whole[position])) for row, position in enumerate(some)}
                 cuts = Cuts(shape.batch_size, samples_for(shape.mel_frames, self._spec), wanted)
-                waves, lengths, lost = padded(self._recordings, cuts)
+                waves, lengths, lost = padded(self.recordings, cuts)
                 found = getattr(self._features, kind)(waves, lengths).numpy()
                 for row, position in enumerate(some):
                     made[position] = lost[row][1] if row in lost else found[row, : rows[position]]

@@ -82,8 +82,10 @@ class Feed:
         buffer_size: int = LARGEST_BUFFER,
         workers: int = 1,
         lost: Callable[[str, str], None] = lambda utterance, why: None,
+        close: Callable[[], None] = lambda: None,
     ) -> None:
-        self._order, self._source, self._lost = order, source, lost
+        """`close` lets go of whoever waits for the source to read; it is called when the feed ends."""
+        self._order, self._source, self._lost, self._close = order, source, lost, close
         self._start, self._stop, self._accumulated = start, stop, accumulated
         self._buffer: queue.Queue[Any] = queue.Queue(max(1, buffer_size // accumulated))
         self._ahead = max(2, 2 * workers)
@@ -100,6 +102,7 @@ class Feed:
 
     def __exit__(self, *_error: object) -> None:
         self._stopped.set()
+        self._close()
         self._producer.join()
         self._readers.shutdown(wait=True)
 

@@ -19,6 +19,7 @@ ORDER = """
 BELOW = """
     placement
     features store recordings batches feed
+    descriptions servers service
     stages optimizer step
     checkpoint lock journal
     gauges tensorboard monitor
