@@ -68,9 +68,10 @@ def free_port(port: int) -> int:
 
 def dispatch(port: int, work_dir: Optional[str], as_json: bool, is_tied: bool) -> None:
     """Be a dispatcher until told to stop."""
-    from xtts.compat import service
-
     port = free_port(port)
+
+    from xtts.compat import service  # when it is known that there is something to do
+
     with _told(is_tied) as stop:
         server = service.dispatcher(port, work_dir)
         _listening("dispatcher", f"grpc://{socket.gethostname()}:{port}", as_json)
@@ -80,11 +81,12 @@ def dispatch(port: int, work_dir: Optional[str], as_json: bool, is_tied: bool) -
 
 def work(dispatcher: str, port: int, host: Optional[str], as_json: bool, is_tied: bool) -> None:
     """Be a worker until told to stop; `host`: under which name others reach this machine."""
+    seen_as = require_answer(dispatcher, "--dispatcher")
+    port, name = free_port(port), host or (f"[{seen_as}]" if ":" in seen_as else seen_as)
+
     from xtts import compat
     from xtts.compat import service
 
-    seen_as = require_answer(dispatcher, "--dispatcher")
-    port, name = free_port(port), host or (f"[{seen_as}]" if ":" in seen_as else seen_as)
     about = {"address": f"{name}:{port}", "tensorflow": compat.OFFERED.version, "xtts": __version__}
     with tempfile.TemporaryDirectory(prefix="xtts-worker-") as folder, _told(is_tied) as stop:
         Path(folder, GREETING).write_text(json.dumps(about), encoding="utf-8")

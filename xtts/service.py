@@ -2,11 +2,13 @@
 
 Which worker makes which batch is the service's to say: it hands out numbers of batches to whoever is free, each once.
 So every batch comes at most once, in any order, and what a worker had taken on when it died does not come at all. Here
-batches are put in order by their numbers, and one that others have overtaken by far is read on this machine. What a
-step trains on is therefore the same as without the service, whatever becomes of the workers.
+batches are put in order by their numbers, and one that others have overtaken by far is made on this machine, by the
+same graph. What a step trains on is therefore the same whatever becomes of the workers.
 """
 
+import contextlib
 import json
+import os
 import queue
 import threading
 import time
@@ -19,15 +21,16 @@ import tensorflow as tf
 from xtts import XttsError, compat
 from xtts.batches import Arrays, Divided, Rows
 from xtts.compat import service
-from xtts.descriptions import PAGE, Makes, Pages, dataset, line
+from xtts.descriptions import PAGE, Makes, Pages, dataset, line, made
 from xtts.order import Batch, Order
 from xtts.recordings import raw_copies
 from xtts.servers import GREETING, ServiceError, require_answer
 
-OVERTAKEN = 32  # later batches that are there when one counts as lost, at least; and as many a worker as
-EACH = 8
+OVERTAKEN, EACH = 32, 8  # later batches that have come when one counts as lost: as many, and as many a worker
+GRACE = 3.0  # seconds since the first of them has come
 OUTSTANDING = 2  # requests to each worker at a time
-SILENCE = 10.0  # seconds without any batch, after which what is asked for is read here until one comes
+FIRST = 60.0  # seconds that the first batch has to come
+SILENCE = 10.0  # seconds without any batch, after which what is asked for is made here until one comes
 AGAIN = 5.0  # seconds from a broken connection to the next
 ANSWER, ROUND = 60.0, 5.0  # seconds that workers have to answer, and one round of asking them
 
@@ -62,21 +65,26 @@ class Service:
         replicas = [order.run(numbers.start, worker) for worker in range(order.workers)]
         batches = zip(*replicas)
 
-        def describe(number: int) -> str:
-            return line(number, source.cuts(next(batches), number), source.recordings, kept)
+        def describe(some: Sequence[Batch], number: int) -> str:
+            return line(number, source.cuts(some, number), source.recordings, kept)
 
-        pages = Pages(self.folder / f"batches-{time.time_ns():x}", numbers, describe)
-        return Served(source, Stream(self, numbers, pages, makes))
+        folder = self.folder / f"batches-{time.time_ns():x}"
+        pages = Pages(folder, numbers, lambda number: describe(next(batches), number))
+        return Served(source, Stream(self, numbers, pages, makes), Here(self.sample_rate, makes), describe)
 
 
 class Served:
-    """A source whose sound comes from workers; what does not come, it reads itself."""
+    """A source whose sound comes from workers. What does not come is made here; what cannot be made, has rows lost."""
 
-    def __init__(self, source: Divided, stream: "Stream") -> None:
-        self._source, self._stream = source, stream
+    def __init__(
+        self, source: Divided, stream: "Stream", here: "Here", describe: Callable[[Sequence[Batch], int], str]
+    ) -> None:
+        self._source, self._stream, self._here, self._describe = source, stream, here, describe
 
     def read(self, batches: Sequence[Batch], number: int) -> Rows:
         made = self._stream.take(number)
+        if made is None:
+            made = self._here(self._describe(batches, number))
         if made is None:
             return self._source.read(batches, number)
         return self._source.delivered(batches, number, made)
@@ -89,6 +97,36 @@ class Served:
 
     def close(self) -> None:
         self._stream.close()
+        self._here.close()
+
+
+class Here:
+    """What workers do, on this machine: a description comes in, features go out, to the bit those of a like machine."""
+
+    def __init__(self, sample_rate: int, makes: Makes) -> None:
+        self._sample_rate, self._makes = sample_rate, makes
+        self._lines: queue.Queue[str] = queue.Queue()
+        self._is_open, self._alone, self._made = True, threading.Lock(), None  # type: bool, threading.Lock, Any
+
+    def __call__(self, text: str) -> Optional[Arrays]:
+        """None when something that the line names cannot be read."""
+        with self._alone:
+            if self._made is None:  # most often no batch is missing
+                lines = tf.data.Dataset.from_generator(self._waiting, tf.string, [])
+                self._made = iter(lines.map(lambda one: made(one, self._sample_rate, self._makes)))
+            self._lines.put(text)
+            try:
+                return {name: tensor.numpy() for name, tensor in next(self._made).items()}
+            except tf.errors.OpError:
+                return None
+
+    def close(self) -> None:
+        self._is_open = False
+
+    def _waiting(self) -> Iterator[bytes]:
+        while self._is_open:  # in pieces: TensorFlow asks ahead, and must not be kept
+            with contextlib.suppress(queue.Empty):
+                yield os.fsencode(self._lines.get(timeout=0.1))
 
 
 class Stream:
@@ -102,18 +140,20 @@ class Stream:
         self._taken: Set[int] = set()  # of those from `_lowest` on
         self._lowest = numbers.start  # that nobody has taken
         self._highest = numbers.start - 1  # that has come
+        self._overtaken: Dict[int, float] = {}  # since when a later batch is there, of those that are not
         self._is_open, self._is_streaming, self._last = True, True, time.monotonic()
         self.missed: List[int] = []  # numbers that did not come in time
         threading.Thread(target=self._receive, name="xtts-service", daemon=True).start()
 
     def take(self, number: int) -> Optional[Arrays]:
-        """The features of a batch; None when it does not come, and is to be read here."""
+        """The features of a batch; None when it does not come, and is to be made here."""
         with self._changed:
             while number not in self._ready and not self._is_missing(number):
                 self._changed.wait(0.1)
             if not self._is_open:
                 raise ServiceError("the feed is closed")
             found = self._ready.pop(number, None)
+            self._overtaken.pop(number, None)
             self._taken.add(number)
             while self._lowest in self._taken:
                 self._taken.remove(self._lowest)
@@ -129,17 +169,19 @@ class Stream:
             self._is_open = False
             self._changed.notify_all()
         if self.missed:
-            self._service.say(f"data.service: {len(self.missed)} batches did not come, and were read here")
+            self._service.say(f"data.service: {len(self.missed)} batches did not come, and were made here")
         self._pages.close()
 
     def _is_missing(self, number: int) -> bool:
-        overtaken = self._highest >= number + self._room
-        is_silent = time.monotonic() - self._last > SILENCE and self._highest < self._lowest + self._room
-        return not self._is_open or not self._is_streaming or overtaken or is_silent
+        now, is_full = time.monotonic(), self._highest >= self._lowest + self._room
+        is_overtaken = self._highest >= number + self._room and now - self._overtaken.get(number, now) > GRACE
+        patience = FIRST if self._highest < self._numbers.start else SILENCE
+        is_silent = now - self._last > patience and not is_full
+        return not self._is_open or not self._is_streaming or is_overtaken or is_silent
 
     def _miss(self, number: int) -> None:
         if not self.missed:
-            self._service.say(f"data.service: batch {number} did not come, and is read here; so are others like it")
+            self._service.say(f"data.service: batch {number} did not come, and is made here; so are others like it")
         self.missed.append(number)
 
     def _receive(self) -> None:
@@ -150,7 +192,7 @@ class Stream:
                     if not self._put(batch):
                         return
             except (tf.errors.OpError, XttsError) as error:
-                self._service.say(f"data.service: {_first_line(error)}; batches are read here until it answers")
+                self._service.say(f"data.service: {_first_line(error)}; batches are made here until it answers")
             with self._changed:
                 self._is_streaming = False
                 self._changed.notify_all()
@@ -160,15 +202,18 @@ class Stream:
         """From the lowest that is missing to the last, and some blank ones by which it is seen that that is lost."""
         self._describe()
         numbers = range(self._lowest, self._numbers.stop + self._room + 1)
-        made = dataset(numbers, self._pages.folder, self._service.sample_rate, self._makes)
-        outstanding = OUTSTANDING * max(1, len(self._service.workers))
-        yield from service.by_any(service.without_errors(made).prefetch(OUTSTANDING), self._service.target, outstanding)
+        every = dataset(numbers, self._pages.folder, self._service.sample_rate, self._makes)
+        ready = service.without_errors(every).prefetch(OUTSTANDING)
+        yield from service.by_any(ready, self._service.target, OUTSTANDING * len(self._service.workers))
 
     def _put(self, batch: Mapping[str, Any]) -> bool:
         """Keep a batch when there is room; whether more are wanted."""
         arrays = {name: tensor.numpy() for name, tensor in batch.items()}
         number = int(arrays.pop("number"))
         with self._changed:
+            now = time.monotonic()
+            self._overtaken.update(dict.fromkeys(range(self._highest + 1, number), now))
+            self._overtaken.pop(number, None)
             self._highest = max(self._highest, number)
             self._changed.notify_all()
             self._changed.wait_for(lambda: not self._is_open or number <= self._lowest + self._room)
@@ -256,8 +301,8 @@ def _asked(target: str, seen: Path, recording: str) -> List[Worker]:
 
 def _answer(path: Any) -> Tuple[Any, Any]:
     """Who a worker is, from a file in its own folder, and what it can read."""
-    with tf.control_dependencies([tf.io.read_file(path)]):
-        return tf.io.read_file(GREETING), tf.identity(path)
+    is_read = tf.strings.length(tf.io.read_file(path)) >= 0  # which depends on it, so that it is not left out
+    return tf.io.read_file(GREETING), tf.where(is_read, path, "")
 
 
 def _until(answers: "queue.Queue[Any]", seconds: float) -> Iterator[Any]:
