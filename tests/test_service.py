@@ -144,7 +144,7 @@ def test_two_workers_deliver_every_utterance_once_an_epoch(made, servers):
     assert servers.end() == [0, 0, 0]
 
 
-@pytest.mark.parametrize("spared", [1, 0], ids=["one of two", "both"])
+@pytest.mark.parametrize("spared", [1, pytest.param(0, marks=pytest.mark.long)], ids=["one of two", "both"])
 def test_a_worker_that_is_killed_costs_no_utterance_and_repeats_none(made, servers, spared, monkeypatch):
     """kill -9 in the middle of an epoch: the batches are, bit for bit, those of workers that live."""
     said = []

@@ -54,6 +54,20 @@ def require_answer(target: str, what: str) -> str:
         ) from None
 
 
+def not_a_dispatcher(target: str, error: BaseException) -> str:
+    """What to say of an address where somebody listens, and TensorFlow cannot speak with it."""
+    return (
+        f"{target} answers, but not as a dispatcher of this TensorFlow ({first_line(error)}); start dispatcher, workers"
+        " and run with the same release"
+    )
+
+
+def first_line(error: BaseException) -> str:
+    """What an error says, without the names that TensorFlow puts around it."""
+    text = re.sub(r"\{\{.*?\}\}|\[Op:.*?\]", "", str(error)).strip()
+    return text.splitlines()[0].strip(" :") if text else type(error).__name__
+
+
 def free_port(port: int) -> int:
     """A port to listen on: the one asked for, when it is free, or of 0 any."""
     try:
@@ -93,7 +107,10 @@ def work(dispatcher: str, port: int, host: Optional[str], as_json: bool, is_tied
         before = os.getcwd()  # noqa: PTH109
         os.chdir(folder)
         try:
-            server = service.worker(dispatcher[len("grpc://") :], name, port)
+            try:
+                server = service.worker(dispatcher[len("grpc://") :], name, port)
+            except Exception as error:  # of many kinds, by release
+                raise ServiceError(f"--dispatcher: {not_a_dispatcher(dispatcher, error)}") from None
             _listening("worker", f"grpc://{name}:{port}", as_json)
             _wait(stop)
             del server

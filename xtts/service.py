@@ -24,7 +24,7 @@ from xtts.compat import service
 from xtts.descriptions import PAGE, Makes, Pages, dataset, line, made
 from xtts.order import Batch, Order
 from xtts.recordings import raw_copies
-from xtts.servers import GREETING, ServiceError, require_answer
+from xtts.servers import GREETING, ServiceError, first_line, not_a_dispatcher, require_answer
 
 OVERTAKEN, EACH = 32, 8  # later batches that have come when one counts as lost: as many, and as many a worker
 GRACE = 3.0  # seconds since the first of them has come
@@ -192,7 +192,7 @@ class Stream:
                     if not self._put(batch):
                         return
             except (tf.errors.OpError, XttsError) as error:
-                self._service.say(f"data.service: {_first_line(error)}; batches are made here until it answers")
+                self._service.say(f"data.service: {first_line(error)}; batches are made here until it answers")
             with self._changed:
                 self._is_streaming = False
                 self._changed.notify_all()
@@ -284,7 +284,7 @@ def _asked(target: str, seen: Path, recording: str) -> List[Worker]:
             for answer in service.by_each(service.without_errors(asked), target):
                 answers.put(tuple(part.numpy() for part in answer))
         except tf.errors.OpError as error:
-            answers.put(ServiceError(f"data.service: {target} answers, but not as a dispatcher: {_first_line(error)}"))
+            answers.put(ServiceError(f"data.service: {not_a_dispatcher(target, error)}"))
         answers.put(None)
 
     threading.Thread(target=ask, name="xtts-greeting", daemon=True).start()
@@ -316,7 +316,3 @@ def _until(answers: "queue.Queue[Any]", seconds: float) -> Iterator[Any]:
         if answer is None:
             return
         yield answer
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).splitlines()[0] if str(error) else type(error).__name__

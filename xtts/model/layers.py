@@ -61,7 +61,8 @@ def _weights(part: Any, path: str) -> Iterator[Tuple[str, Weight]]:
 def frozen(part: Any) -> Any:
     """A part with constants for its variables: a graph that it is traced into can be sent to another process."""
     if isinstance(part, tf.Variable):
-        return tf.constant(part.numpy())
+        with tf.device("CPU"):
+            return tf.constant(part.numpy())
     if isinstance(part, tf.Module):
         made = copy.copy(part)
         for name, value in vars(part).items():
