@@ -2,8 +2,8 @@
 
     python benchmarks/scaling.py plan,epoch 100000 1000000 10000000
 
-Each figure is of a process that does nothing else, in seconds of a processor: `index` reads the metadata of a corpus and
-opens the file of every line for its header; `cached` reads it again, from the cache; `plan` plans as many
+Each figure is of a process that does nothing else, in seconds of a processor: `index` reads the metadata of a corpus
+and opens the file of every line for its header; `cached` reads it again, from the cache; `plan` plans as many
 lengths like LJSpeech's; `epoch` is one epoch's order.
 """
 
