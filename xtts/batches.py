@@ -8,24 +8,23 @@ An utterance that can no longer be read leaves its row blank, and is named.
 
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Protocol, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Protocol, Sequence, Tuple
 
 import attrs
 import numpy as np
 
-from xtts import audio
 from xtts.features import Features, reference_shape, reference_spec, samples_for
 from xtts.material import Part
 from xtts.mel import MelSpec, frames
 from xtts.order import CUTS, Batch, Order, words
 from xtts.recipe import Recipe
+from xtts.recordings import Cut, Cuts, Lost, Recordings, padded
 from xtts.shapes import STOPS, Layout, Shape, codec_shape, longest
 from xtts.sizes import FRAMES_PER_CODE
 from xtts.store import Made, Progress, Store
 from xtts.text import Tokenizer
 
 Arrays = Dict[str, Any]  # of NumPy, or TensorFlow's once it is finished
-Lost = Tuple[str, str]  # the id of an utterance that cannot be read, and why
 
 
 @attrs.frozen(eq=False)
@@ -53,6 +52,18 @@ class Source(Protocol):
         """The id of an utterance, for people."""
 
 
+class Divided(Source, Protocol):
+    """A source whose sound others can read, and make features of."""
+
+    recordings: Recordings
+
+    def cuts(self, batches: Sequence[Batch], number: int) -> Dict[str, Cuts]:
+        """What has to be heard for a step, under the names of the arrays it becomes."""
+
+    def delivered(self, batches: Sequence[Batch], number: int, made: Arrays) -> Rows:
+        """What `read` would give, with features that others have made, of all that `cuts` asked for."""
+
+
 def try_shapes(source: Source, order: Order, is_free: bool = False) -> None:
     """Make a blank batch of every shape: what the data device computes is traced, and tried, before step 0.
 
@@ -76,41 +87,6 @@ def _blank(source: Source, order: Order, shape: int) -> Rows:
     return source.read([Batch(shape, np.zeros(0, np.int64), order.batch_sizes[shape])] * order.workers, 0)
 
 
-class Recordings:
-    """The waves of a part of the corpus, at the recipe's rate, padded; and which of them turned bad."""
-
-    def __init__(self, part: Part, sample_rate: int) -> None:
-        self.utterances, self.lengths, self._rate = part.corpus.utterances, part.lengths, sample_rate
-
-    def wave(self, position: int) -> np.ndarray:
-        """An utterance's wave; an AudioError when it is not what it was when the run was planned."""
-        utterance = self.utterances[position]
-        wave = audio.load(utterance.path, self._rate)
-        if len(wave) != self.lengths.samples[position]:
-            raise audio.AudioError(f"{utterance.path}: it has another length than when the run was planned")
-        return wave
-
-
-Cut = Callable[[np.ndarray, int], np.ndarray]  # of a wave and a random number
-
-
-def padded(
-    recordings: Recordings, wanted: Mapping[int, Tuple[int, int]], rows: int, samples: int, cut: Optional[Cut] = None
-) -> Tuple[np.ndarray, np.ndarray, Dict[int, Lost]]:
-    """Waves [rows, samples], their lengths [rows], and why a row is blank. `wanted`: row to (utterance, a draw)."""
-    waves, lengths = np.zeros((rows, samples), np.float32), np.zeros(rows, np.int32)
-    lost: Dict[int, Lost] = {}
-    for row, (position, draw) in wanted.items():
-        try:
-            wave = recordings.wave(position)
-        except audio.AudioError as error:
-            lost[row] = recordings.utterances[position].id, str(error)
-            continue
-        wave = wave if cut is None else cut(wave, draw)
-        waves[row, : len(wave)], lengths[row] = wave, len(wave)
-    return waves, lengths, lost
-
-
 def _first(draw: int, count: int, wanted: int) -> int:
     """Where a cut of `wanted` frames begins, of so many; live and cached features are cut at the same place."""
     return draw % (count - wanted + 1) if count > wanted else 0
@@ -131,42 +107,57 @@ class CodecSource:
     def __init__(self, recipe: Recipe, part: Part, features: Features, store: Optional[Store], is_random: bool) -> None:
         self._shape = codec_shape(recipe.codec)
         self._segment = self._shape.mel_frames
-        self._recordings = Recordings(part, recipe.audio.sample_rate)
+        self.recordings = Recordings(part, recipe.audio.sample_rate)
         self._features, self._store, self._is_random = features, store, is_random
         self._seed, self._spec = recipe.run.seed, MelSpec.of(recipe.audio)
 
     def read(self, batches: Sequence[Batch], number: int) -> Rows:
+        if self._store is None:
+            waves, samples, lost = padded(self.recordings, self.cuts(batches, number)["waves"])
+            return self._rows(batches, {"waves": waves, "samples": samples}, samples, lost)
+        wanted = self._wanted(batches, number)
+        arrays = self._cut_mels(wanted, sum(batch.rows for batch in batches))
+        bad = self._store.unusable
+        lost = {row: (self.name(at), bad[at]) for row, (at, _) in wanted.items() if at in bad}
+        return self._rows(batches, arrays, None, lost)
+
+    def cuts(self, batches: Sequence[Batch], number: int) -> Dict[str, Cuts]:
+        of = {row: self._cut(position, draw) for row, (position, draw) in self._wanted(batches, number).items()}
+        return {"waves": Cuts(sum(batch.rows for batch in batches), samples_for(self._segment, self._spec), of)}
+
+    def delivered(self, batches: Sequence[Batch], number: int, made: Arrays) -> Rows:
+        return self._rows(batches, dict(made), self.cuts(batches, number)["waves"].lengths, {})
+
+    def finish(self, rows: Rows) -> Arrays:
+        arrays = dict(rows.arrays)
+        if "waves" in arrays:
+            arrays["mel"] = self._features.mel(arrays.pop("waves"), arrays.pop("samples"))
+        return arrays
+
+    def name(self, position: int) -> str:
+        return self.recordings.utterances[position].id
+
+    def _wanted(self, batches: Sequence[Batch], number: int) -> Dict[int, Tuple[int, int]]:
+        """Row to (utterance, a draw)."""
         rows = sum(batch.rows for batch in batches)
         draws = words(self._seed, number, CUTS, rows) if self._is_random else np.zeros(rows, np.uint64)
-        wanted = {row: (position, int(draws[row])) for row, position in _placed(batches, batches[0].rows).items()}
-        if self._store is None:
-            waves, samples, lost = padded(
-                self._recordings, wanted, rows, samples_for(self._segment, self._spec), self._cut_wave
-            )
-            lengths = np.where(samples > 0, frames(samples, self._spec), 0)
-            arrays: Arrays = {"waves": waves, "samples": samples, "lengths": lengths.astype(np.int32)}
-        else:
-            arrays = self._cut_mels(wanted, rows)
-            bad = self._store.unusable
-            lost = {row: (self.name(at), bad[at]) for row, (at, _) in wanted.items() if at in bad}
+        return {row: (position, int(draws[row])) for row, position in _placed(batches, batches[0].rows).items()}
+
+    def _cut(self, position: int, draw: int) -> Cut:
+        samples = int(self.recordings.lengths.samples[position])
+        start = self._spec.hop_length * _first(draw, int(frames(samples, self._spec)), self._segment)
+        return Cut(position, start, min(samples - start, samples_for(self._segment, self._spec)))
+
+    def _rows(
+        self, batches: Sequence[Batch], arrays: Arrays, samples: Optional[np.ndarray], lost: Mapping[int, Lost]
+    ) -> Rows:
+        if samples is not None:
+            arrays["lengths"] = np.where(samples > 0, frames(samples, self._spec), 0).astype(np.int32)
         sound = arrays["lengths"].astype(np.int64)
         codes = -(-sound // FRAMES_PER_CODE)
         counts = np.array([sound.sum(), codes.sum()], np.float64)
         size = attrs.evolve(self._shape, batch_size=batches[0].rows)
         return Rows(0, size, arrays, counts, int(sound.sum()), _in_order(lost))
-
-    def finish(self, rows: Rows) -> Arrays:
-        arrays = rows.arrays
-        if self._store is not None:
-            return arrays
-        return {"mel": self._features.mel(arrays["waves"], arrays["samples"]), "lengths": arrays["lengths"]}
-
-    def name(self, position: int) -> str:
-        return self._recordings.utterances[position].id
-
-    def _cut_wave(self, wave: np.ndarray, draw: int) -> np.ndarray:
-        start = self._spec.hop_length * _first(draw, frames(len(wave), self._spec), self._segment)
-        return wave[start : start + samples_for(self._segment, self._spec)]
 
     def _cut_mels(self, wanted: Mapping[int, Tuple[int, int]], rows: int) -> Arrays:
         assert self._store is not None
@@ -209,7 +200,7 @@ class GptSource:
         is_free: bool = False,
     ) -> None:
         self._is_free = is_free
-        self._recordings, self._tokenizer, self._shapes = Recordings(part, recipe.audio.sample_rate), tokenizer, shapes
+        self.recordings, self._tokenizer, self._shapes = Recordings(part, recipe.audio.sample_rate), tokenizer, shapes
         self._features, self._stores, self._is_random = features, stores, is_random
         self._seed, self._spec = recipe.run.seed, MelSpec.of(recipe.audio)
         self._reference, self._recipe = reference_spec(recipe.audio), recipe
@@ -222,24 +213,29 @@ class GptSource:
 
     def read(self, batches: Sequence[Batch], number: int) -> Rows:
         shape = self._brought_to(batches)
-        samples, frames = reference_shape(self._recipe.audio, self._recipe.data.reference_seconds, shape.mel_frames)
-        rows, placed = shape.batch_size * len(batches), _placed(batches, shape.batch_size)
-        draws = words(self._seed, number, CUTS, 2 * rows) if self._is_random else np.zeros(2 * rows, np.uint64)
-        voices = {row: (self._voice(at, int(draws[row])), int(draws[rows + row])) for row, at in placed.items()}
         if self._stores is None:
-            arrays, lost = self._read_live(placed, voices, rows, shape, samples)
+            arrays, lost = self._read_live(self.cuts(batches, number))
         else:
-            arrays, lost = self._look_up(placed, voices, rows, shape, frames)
-        arrays.update(self._texts(placed, lost, rows, shape))
-        text, codes = (arrays[name].astype(np.int64) for name in ("text_lengths", "code_lengths"))
-        spoken = int((codes > 0).sum())
-        counts = np.array([text.sum() + spoken, codes.sum() + (STOPS + 1) * spoken], np.float64)
-        sound = sum(int(self._recordings.lengths.frames[at]) for row, at in placed.items() if row not in lost)
-        return Rows(batches[0].shape, shape, arrays, counts, sound, _in_order(lost))
+            rows = shape.batch_size * len(batches)
+            arrays, lost = self._look_up(*self._placed(batches, number, shape), rows, shape)
+        return self._rows(batches, shape, arrays, lost)
+
+    def cuts(self, batches: Sequence[Batch], number: int) -> Dict[str, Cuts]:
+        shape = self._brought_to(batches)
+        reference, _ = self._reference_shape(shape)
+        placed, voices = self._placed(batches, number, shape)
+        rows, lengths = shape.batch_size * len(batches), self.recordings.lengths
+        whole = {row: Cut(position, 0, int(lengths.samples[position])) for row, position in placed.items()}
+        heard = {row: self._cut(voice, reference, draw) for row, (voice, draw) in voices.items()}
+        samples = samples_for(shape.mel_frames, self._spec)
+        return {"waves": Cuts(rows, samples, whole), "reference_waves": Cuts(rows, reference, heard)}
+
+    def delivered(self, batches: Sequence[Batch], number: int, made: Arrays) -> Rows:
+        return self._rows(batches, self._brought_to(batches), dict(made), {})
 
     def finish(self, rows: Rows) -> Arrays:
         arrays = dict(rows.arrays)
-        if self._stores is None:
+        if "waves" in arrays:
             arrays["codes"] = self._features.codes(arrays.pop("waves"), arrays.pop("samples"))
             arrays["reference"] = self._features.reference_mel(
                 arrays.pop("reference_waves"), arrays.pop("reference_samples")
@@ -247,7 +243,7 @@ class GptSource:
         return arrays
 
     def name(self, position: int) -> str:
-        return self._recordings.utterances[position].id
+        return self.recordings.utterances[position].id
 
     def _brought_to(self, batches: Sequence[Batch]) -> Shape:
         """What a step's batches are brought to; where lengths are free, a blank one to the largest of its pool."""
@@ -255,8 +251,28 @@ class GptSource:
         members = np.concatenate([batch.utterances for batch in batches])
         if not self._is_free or not len(members):
             return shape
-        lengths = self._recordings.lengths
+        lengths = self.recordings.lengths
         return longest(lengths.text[members], lengths.frames[members], max(len(batch.utterances) for batch in batches))
+
+    def _reference_shape(self, shape: Shape) -> Tuple[int, int]:
+        return reference_shape(self._recipe.audio, self._recipe.data.reference_seconds, shape.mel_frames)
+
+    def _placed(
+        self, batches: Sequence[Batch], number: int, shape: Shape
+    ) -> Tuple[Dict[int, int], Dict[int, Tuple[int, int]]]:
+        """Which utterance is in which row, and with which voice: another's, and a draw."""
+        rows, placed = shape.batch_size * len(batches), _placed(batches, shape.batch_size)
+        draws = words(self._seed, number, CUTS, 2 * rows) if self._is_random else np.zeros(2 * rows, np.uint64)
+        return placed, {row: (self._voice(at, int(draws[row])), int(draws[rows + row])) for row, at in placed.items()}
+
+    def _rows(self, batches: Sequence[Batch], shape: Shape, arrays: Arrays, lost: Mapping[int, Lost]) -> Rows:
+        rows, placed = shape.batch_size * len(batches), _placed(batches, shape.batch_size)
+        arrays.update(self._texts(placed, lost, rows, shape))
+        text, codes = (arrays[name].astype(np.int64) for name in ("text_lengths", "code_lengths"))
+        spoken = int((codes > 0).sum())
+        counts = np.array([text.sum() + spoken, codes.sum() + (STOPS + 1) * spoken], np.float64)
+        sound = sum(int(self.recordings.lengths.frames[at]) for row, at in placed.items() if row not in lost)
+        return Rows(batches[0].shape, shape, arrays, counts, sound, _in_order(lost))
 
     def _voice(self, position: int, draw: int) -> int:
         """Whose voice is heard: a fellow of the utterance, itself when it has none."""
@@ -272,21 +288,15 @@ class GptSource:
         for row, position in placed.items():
             if row in lost:
                 continue
-            utterance = self._recordings.utterances[position]
+            utterance = self.recordings.utterances[position]
             ids = self._tokenizer.encode(utterance.text, utterance.language)
             text[row, : len(ids)], text_lengths[row] = ids, len(ids)
-            code_lengths[row] = -(-int(self._recordings.lengths.frames[position]) // FRAMES_PER_CODE)
+            code_lengths[row] = -(-int(self.recordings.lengths.frames[position]) // FRAMES_PER_CODE)
         return {"text": text, "text_lengths": text_lengths, "code_lengths": code_lengths}
 
-    def _read_live(
-        self, placed: Mapping[int, int], voices: Mapping[int, Tuple[int, int]], rows: int, shape: Shape, reference: int
-    ) -> Tuple[Arrays, Dict[int, Lost]]:
-        whole = {row: (position, 0) for row, position in placed.items()}
-        samples = samples_for(shape.mel_frames, self._spec)
-        waves, lengths, lost = padded(self._recordings, whole, rows, samples)
-        voice_waves, voice_lengths, voiceless = padded(
-            self._recordings, voices, rows, reference, lambda wave, draw: self._cut_wave(wave, reference, draw)
-        )
+    def _read_live(self, cuts: Mapping[str, Cuts]) -> Tuple[Arrays, Dict[int, Lost]]:
+        waves, lengths, lost = padded(self.recordings, cuts["waves"])
+        voice_waves, voice_lengths, voiceless = padded(self.recordings, cuts["reference_waves"])
         lost = {**voiceless, **lost}
         arrays = {
             "waves": waves,
@@ -299,9 +309,10 @@ class GptSource:
         return arrays, lost
 
     def _look_up(
-        self, placed: Mapping[int, int], voices: Mapping[int, Tuple[int, int]], rows: int, shape: Shape, frames: int
+        self, placed: Mapping[int, int], voices: Mapping[int, Tuple[int, int]], rows: int, shape: Shape
     ) -> Tuple[Arrays, Dict[int, Lost]]:
         assert self._stores is not None
+        _, frames = self._reference_shape(shape)
         codes = np.zeros((rows, shape.mel_frames // FRAMES_PER_CODE), np.int32)
         reference = np.zeros((rows, frames, self._spec.n_mels), np.float32)
         lost: Dict[int, Lost] = {}
@@ -317,13 +328,14 @@ class GptSource:
             reference[row] = self._cut_mel(self._stores.references[voice], frames, draw)
         return {"codes": codes, "reference": reference}, lost
 
-    def _cut_wave(self, wave: np.ndarray, samples: int, draw: int) -> np.ndarray:
+    def _cut(self, position: int, samples: int, draw: int) -> Cut:
         """As much of a voice as is heard; what is too short is repeated."""
-        count, most = frames(len(wave), self._reference), frames(samples, self._reference)
+        whole = int(self.recordings.lengths.samples[position])
+        count, most = int(frames(whole, self._reference)), int(frames(samples, self._reference))
         if count < most:
-            return np.resize(wave, samples)
+            return Cut(position, 0, samples)
         start = self._spec.hop_length * _first(draw, count, most)
-        return wave[start : start + samples]
+        return Cut(position, start, min(samples, whole - start))
 
     def _cut_mel(self, mel: np.ndarray, count: int, draw: int) -> np.ndarray:
         """The same of its mel."""
@@ -341,27 +353,27 @@ class Filling:
     """Fills stores: the recordings of a part go through the data device in the shapes that the run has anyway."""
 
     def __init__(self, recipe: Recipe, part: Part, layout: Layout, features: Features) -> None:
-        self._recordings = Recordings(part, recipe.audio.sample_rate)
+        self.recordings = Recordings(part, recipe.audio.sample_rate)
         self._layout, self._features, self._spec = layout, features, MelSpec.of(recipe.audio)
         self._folder = Path(recipe.run.folder) / "features"
         self._recipe = recipe
 
     def mels(self, about: str, progress: Progress) -> Store:
-        return self._filled("mel", self._recordings.lengths.frames, (self._spec.n_mels,), np.float16, about, progress)
+        return self._filled("mel", self.recordings.lengths.frames, (self._spec.n_mels,), np.float16, about, progress)
 
     def references(self, about: str, progress: Progress) -> Store:
-        rows = self._recordings.lengths.frames
+        rows = self.recordings.lengths.frames
         return self._filled("reference_mel", rows, (self._spec.n_mels,), np.float16, about, progress)
 
     def codes(self, about: str, progress: Progress) -> Store:
-        rows = -(-self._recordings.lengths.frames // FRAMES_PER_CODE)
+        rows = -(-self.recordings.lengths.frames // FRAMES_PER_CODE)
         return self._filled("codes", rows, (), np.int16, about, progress)
 
     def _filled(
         self, kind: str, rows: np.ndarray, shape: Tuple[int, ...], dtype: Any, about: str, progress: Progress
     ) -> Store:
         described = f"{kind} {attrs.astuple(self._recipe.audio)} {about}"
-        store = Store(self._folder / kind, self._recordings.utterances, rows, shape, dtype, described)
+        store = Store(self._folder / kind, self.recordings.utterances, rows, shape, dtype, described)
         store.fill(lambda positions: self._made(kind, rows, positions), progress)
         return store
 
@@ -371,9 +383,10 @@ class Filling:
             own = [position for position in positions if self._layout.shape_of[position] == number]
             for first in range(0, len(own), shape.batch_size):
                 some = own[first : first + shape.batch_size]
-                wanted = {row: (position, 0) for row, position in enumerate(some)}
-                samples = samples_for(shape.mel_frames, self._spec)
-                waves, lengths, lost = padded(self._recordings, wanted, shape.batch_size, samples)
+                whole = self.recordings.lengths.samples
+                wanted = {row: Cut(position, 0, int(whole[position])) for row, position in enumerate(some)}
+                cuts = Cuts(shape.batch_size, samples_for(shape.mel_frames, self._spec), wanted)
+                waves, lengths, lost = padded(self.recordings, cuts)
                 found = getattr(self._features, kind)(waves, lengths).numpy()
                 for row, position in enumerate(some):
                     made[position] = lost[row][1] if row in lost else found[row, : rows[position]]

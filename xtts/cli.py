@@ -232,6 +232,24 @@ def export(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def data_dispatcher(arguments: argparse.Namespace) -> int:
+    """Be a dispatcher of tf.data service, for data.service of recipes, until interrupted."""
+    from xtts.servers import dispatch
+
+    os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+    dispatch(arguments.port, arguments.work_dir, arguments.json, arguments.tied)
+    return 0
+
+
+def data_worker(arguments: argparse.Namespace) -> int:
+    """Be a worker of tf.data service: read recordings and make features for runs, until interrupted."""
+    from xtts.servers import work
+
+    os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # tf.data works on the host, and GPUs are for others
+    work(arguments.dispatcher, arguments.port, arguments.host, arguments.json, arguments.tied)
+    return 0
+
+
 def schema(_arguments: argparse.Namespace) -> int:
     """Print the JSON schema of a recipe, for editors to complete and check it by."""
     path = os.path.join(os.path.dirname(__file__), "recipe.schema.json")  # noqa: PTH118, PTH120 - pathlib takes longer
@@ -346,6 +364,11 @@ def _parser() -> argparse.ArgumentParser:
     migrating = _add(verbs, migrate)
     migrating.add_argument("config", metavar="config.yaml", help="the configuration of MyXTTS")
     migrating.add_argument("-o", "--out", metavar="OUT.toml", help="the recipe to write; unset: called as the YAML is")
+    dispatching = _add_server(_add(verbs, data_dispatcher))
+    dispatching.add_argument("--work-dir", metavar="DIR", help="keep state there, to be started again after a crash")
+    working = _add_server(_add(verbs, data_worker))
+    working.add_argument("--dispatcher", metavar="ADDRESS", required=True, help="such as grpc://10.0.0.5:5000")
+    working.add_argument("--host", help="name or address that others reach this machine by; unset: as seen there")
     _add_json(_add(verbs, doctor))
     _add(verbs, schema)
     return parser
@@ -354,7 +377,10 @@ def _parser() -> argparse.ArgumentParser:
 def _add(verbs: Any, verb: Any, kind: str = "verb") -> argparse.ArgumentParser:
     help = verb.__doc__.rstrip(".")
     parser: argparse.ArgumentParser = verbs.add_parser(
-        verb.__name__.rstrip("_"), help=help[0].lower() + help[1:], description=verb.__doc__, allow_abbrev=False
+        verb.__name__.rstrip("_").replace("_", "-"),
+        help=help[0].lower() + help[1:],
+        description=verb.__doc__,
+        allow_abbrev=False,
     )
     parser.set_defaults(**{kind: verb})
     return parser
@@ -379,6 +405,13 @@ def _positive(text: str) -> float:
     if not 0 < number < float("inf"):
         raise ValueError
     return number
+
+
+def _add_server(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    parser.add_argument("--port", type=int, default=0, help="to listen on; 0: any that is free (0)")
+    parser.add_argument("--tied", action="store_true", help="end when standard input ends")
+    _add_json(parser)
+    return parser
 
 
 def _add_corpus(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:

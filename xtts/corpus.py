@@ -81,6 +81,7 @@ def read(
         spoken = row.language.replace("_", "-").lower() if row.language else language
         path = f"{tree.root}/{file.path}"
         corpus.utterances.append(Utterance(row.id, path, row.text, row.speaker, spoken, row.line, samples, rate))
+    del tree, lines  # of ten million files they are gigabytes, and the headers' facts are as many
     unusable = _read_headers(corpus.utterances, unread, facts, progress)
     return corpus.without(unusable, at_least)
 

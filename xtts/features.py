@@ -5,7 +5,7 @@ run on the host whatever device is named, so nothing here is one: whoever calls,
 work done on the device.
 """
 
-from typing import Any, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import attrs
 import numpy as np
@@ -14,10 +14,11 @@ import tensorflow as tf
 from xtts import compat
 from xtts.mel import MelSpec, frames
 from xtts.model.codec import Codec
-from xtts.model.mel import log_mel, transform_for
+from xtts.model.mel import Transform, log_mel, transform_for
 from xtts.recipe import Audio
 
 Tensor = Any  # tf.Tensor; TensorFlow brings no types
+Function = Callable[[Tensor, Tensor], Tensor]
 
 
 def reference_spec(audio: Audio) -> MelSpec:
@@ -40,6 +41,28 @@ def reference_shape(audio: Audio, seconds: float, mel_frames: int) -> Tuple[int,
     return samples_for(count, spec), count
 
 
+def functions(audio: Audio, stats: np.ndarray, codec: Optional[Codec], transform: Transform) -> Dict[str, Function]:
+    """Mels, reference mels and codes, as functions to be traced, of waves [B, samples] and their lengths [B]."""
+    spec, reference = MelSpec.of(audio), reference_spec(audio)
+
+    def made(waves: Tensor, lengths: Tensor, spec: MelSpec) -> Tensor:
+        mels = log_mel(waves, lengths, spec, stats, transform=transform)
+        return tf.where((lengths > 0)[:, None, None], mels, 0.0)  # of no samples, a mel would have one frame
+
+    def mel(waves: Tensor, lengths: Tensor) -> Tensor:
+        return made(waves, lengths, spec)
+
+    def reference_mel(waves: Tensor, lengths: Tensor) -> Tensor:
+        return made(waves, lengths, reference)
+
+    def codes(waves: Tensor, lengths: Tensor) -> Tensor:
+        if codec is None:
+            raise ValueError("codes are made by a codec, and none was given")
+        return codec.encode(mel(waves, lengths), tf.where(lengths > 0, frames(lengths, spec), 0))
+
+    return {"mel": mel, "reference_mel": reference_mel, "codes": codes}
+
+
 class Features:
     """Three functions of waves [B, samples] and their lengths [B], int32, in samples. All are 0 where nothing is."""
 
@@ -52,30 +75,12 @@ class Features:
         is_free: bool = False,
         waits: bool = False,  # for a GPU to be done, and not only told: whoever divides work by time must
     ) -> None:
-        spec, reference = MelSpec.of(audio), reference_spec(audio)
-        transform = transform_for(device)
         self._device, self._waits = device, waits
-
-        def made(waves: Tensor, lengths: Tensor, spec: MelSpec) -> Tensor:
-            mels = log_mel(waves, lengths, spec, stats, transform=transform)
-            return tf.where((lengths > 0)[:, None, None], mels, 0.0)  # of no samples, a mel would have one frame
-
-        def mel(waves: Tensor, lengths: Tensor) -> Tensor:
-            return made(waves, lengths, spec)
-
-        def reference_mel(waves: Tensor, lengths: Tensor) -> Tensor:
-            return made(waves, lengths, reference)
-
-        def codes(waves: Tensor, lengths: Tensor) -> Tensor:
-            if codec is None:
-                raise ValueError("codes are made by a codec, and none was given")
-            return codec.encode(mel(waves, lengths), tf.where(lengths > 0, frames(lengths, spec), 0))
-
         # Rows and samples of any number: what a function without a signature would be traced anew for.
         signature = [tf.TensorSpec([None, None], tf.float32), tf.TensorSpec([None], tf.int32)] if is_free else None
         self._functions = {
-            one.__name__: compat.compiled(one, input_signature=signature, autograph=False)
-            for one in (mel, reference_mel, codes)
+            name: compat.compiled(one, input_signature=signature, autograph=False)
+            for name, one in functions(audio, stats, codec, transform_for(device)).items()
         }
 
     def mel(self, waves: np.ndarray, lengths: np.ndarray) -> Tensor:

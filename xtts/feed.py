@@ -111,8 +111,9 @@ class Feed:
         lost: Callable[[str, str], None] = lambda utterance, why: None,
         makers: Sequence[Maker] = (),  # the data devices; none: the source's own
         told: Callable[[str], None] = lambda text: None,  # that the buffer's size has changed, and why
+        close: Callable[[], None] = lambda: None,  # lets go of whoever waits for the source to read
     ) -> None:
-        self._order, self._source, self._lost, self._told = order, source, lost, told
+        self._order, self._source, self._lost, self._told, self._close = order, source, lost, told, close
         self._start, self._stop, self._accumulated = start, stop, accumulated
         self._reserve = Reserve.of(buffer_size, workers, 1) if isinstance(buffer_size, int) else buffer_size
         self._ahead = max(2, 2 * workers)
@@ -148,6 +149,7 @@ class Feed:
                 if begun.rows is not None:
                     begun.rows.cancel()
             self._changed.notify_all()
+        self._close()
         for producer in self._producers:
             producer.join()
         self._readers.shutdown(wait=True)

@@ -90,6 +90,13 @@ class Data:
     features: Literal["auto", "live", "cached"] = knob(
         "auto", "live: made again for each batch; cached: made once and kept on disk; auto: live when dual, else cached"
     )
+    service: Optional[str] = knob(
+        None,
+        "tf.data service whose workers read recordings and make features: its dispatcher, or local:N for N processes"
+        " of this machine; unset: none",
+        pattern=r"^(grpc://([^\s/:\[\]]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}|local:[1-9]\d{0,2})$",
+        examples=["grpc://10.0.0.5:5000"],
+    )
     workers: Union[int, Auto] = knob("auto", "threads that read recordings; auto: one a core, at most 8", **COUNT)
 
 

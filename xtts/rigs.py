@@ -12,8 +12,9 @@ import numpy as np
 import tensorflow as tf
 
 from xtts import compat, weights
-from xtts.batches import CodecSource, Filling, GptSource, GptStores, Source, seconds_a_batch, try_shapes
-from xtts.features import Features
+from xtts.batches import CodecSource, Divided, Filling, GptSource, GptStores, Source, seconds_a_batch, try_shapes
+from xtts.descriptions import Makes
+from xtts.features import Features, functions
 from xtts.feed import Feed, Maker, Work
 from xtts.inputs import digest
 from xtts.journal import Journal
@@ -21,6 +22,8 @@ from xtts.material import Material, Part
 from xtts.mel import MelSpec
 from xtts.memory import batch_bytes
 from xtts.model.codec import Codec
+from xtts.model.layers import frozen
+from xtts.model.mel import transform_for
 from xtts.names import PREFIXES
 from xtts.optimizer import AdamW, Schedule
 from xtts.order import Order
@@ -30,6 +33,7 @@ from xtts.progress import Bar
 from xtts.recipe import Recipe
 from xtts.reserve import Reserve, reader_count
 from xtts.samples import CodecSamples, GptSamples
+from xtts.service import Service
 from xtts.shapes import Layout, Shape, Weighing, planned
 from xtts.sizes import SIZES, cost
 from xtts.stages import CodecStage, GptStage, Stage, trainable
@@ -52,6 +56,7 @@ class Session:
     stats: np.ndarray  # what mels are divided by, [n_mels]
     board: TensorBoard
     say: Callable[[str], None]
+    service: Optional[Service] = None  # that reads and makes features, elsewhere
 
     @property
     def held_out(self) -> Part:
@@ -61,7 +66,7 @@ class Session:
     @property
     def is_cached(self) -> bool:
         asked = self.recipe.data.features
-        return asked == "cached" or (asked == "auto" and not self.placement.is_dual)
+        return asked == "cached" or (asked == "auto" and not self.placement.is_dual and self.service is None)
 
     @property
     def is_free(self) -> bool:
@@ -94,7 +99,8 @@ class Rig:
     stage: Stage
     optimizer: AdamW
     order: Order
-    source: Source
+    source: Divided
+    makes: Makes  # what workers of a service are to make
     held_shape: Shape
     held_order: Order
     held_source: Source
@@ -115,18 +121,24 @@ class Rig:
             self.makers.append(Maker(device, source.finish, seconds))
 
     def feed(self, lost: Callable[[str, str], None], told: Callable[[str], None], start: int, stop: int) -> Feed:
-        session = self.session
+        session, source, makers = self.session, self.source, self.makers  # type: Session, Source, List[Maker]
+        accumulated, options = session.recipe.train.gradient_accumulation_steps, {}
+        if session.service is not None:
+            numbers = range(start * accumulated, stop * accumulated)
+            source = served = session.service.source(self.order, self.source, numbers, self.makes)
+            makers, options = [], {"close": served.close}
         return Feed(
             self.order,
-            self.source,
+            source,
             start,
             stop,
-            accumulated=session.recipe.train.gradient_accumulation_steps,
+            accumulated=accumulated,
             buffer_size=session.reserve(self.stage.name, self.stage.shapes),
             workers=session.readers,
             lost=lost,
-            makers=self.makers,
+            makers=makers,
             told=told,
+            **options,
         )
 
     def held_out(self) -> List[Tuple[Dict[str, Any], np.ndarray]]:
@@ -183,6 +195,7 @@ def codec_rig(session: Session, published: Optional[Mapping[str, np.ndarray]] = 
         optimizer,
         Order(every, (shape.batch_size,), recipe.run.seed, replicas),
         source,
+        {"mel": ("waves", functions(recipe.audio, session.stats, None, transform_for("CPU"))["mel"])},
         held_shape,
         Order(held_every, (held_shape.batch_size,), recipe.run.seed, replicas),
         sources(held, held_layout(recipe, held, replicas), is_random=False)[0],
@@ -232,6 +245,7 @@ def gpt_rig(
         optimizer,
         session.plan.order,
         source,
+        _made_of_gpt(session, codecs[0]),
         held_shape,
         Order(held_shapes.shape_of[:MOST_HELD], (held_shape.batch_size,), recipe.run.seed, session.placement.replicas),
         sources(held, held_shapes, is_random=False)[0],
@@ -251,6 +265,14 @@ def frozen_codecs(session: Session, tensors: Mapping[str, np.ndarray], prefix: s
             weights.load_into(codec, {n: t for n, t in tensors.items() if n.startswith(prefix)}, prefix)
         codecs.append(codec)
     return codecs
+
+
+def _made_of_gpt(session: Session, codec: Codec) -> Makes:
+    """What the GPT's batches need of workers."""
+    if session.service is None:
+        return {}
+    make = functions(session.recipe.audio, session.stats, frozen(codec), transform_for("CPU"))
+    return {"codes": ("waves", make["codes"]), "reference": ("reference_waves", make["reference_mel"])}
 
 
 def _optimizer(recipe: Recipe, stage: Stage, ema_decay: float) -> AdamW:

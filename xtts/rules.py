@@ -43,6 +43,12 @@ def _data(data: Dict[str, Any]) -> Iterator[Rule]:
         ("val",),
         "val is named but train is not, so the demo corpus would be trained on; name train too",
     )
+    yield (
+        "service" in data and data["features"] == "cached",
+        ("features", "service"),
+        'features = "cached" keeps features on disk, and service has workers make them anew; write features = "live",'
+        " or remove service",
+    )
 
 
 def _demo(demo: Dict[str, Any]) -> Iterator[Rule]:

@@ -26,7 +26,6 @@ import numpy as np
 from xtts import XttsError, audio, compat, toml, voices, weights
 from xtts import plan as plans
 from xtts.assembly import VOICES
-from xtts.batches import Recordings
 from xtts.checkpoint import Checkpoints, State, set_aside
 from xtts.gauges import gauges
 from xtts.inputs import Inputs, changes, digest, inputs
@@ -41,7 +40,10 @@ from xtts.placement import place
 from xtts.plan import Plan
 from xtts.progress import Bar
 from xtts.recipe import Recipe
+from xtts.recordings import Recordings
 from xtts.rigs import Rig, Session, codec_rig, frozen_codecs, gpt_rig
+from xtts.servers import started
+from xtts.service import Service, connect
 from xtts.sizes import SIZES
 from xtts.step import Steps
 from xtts.tensorboard import TensorBoard
@@ -59,7 +61,7 @@ class RunError(XttsError):
 def run(recipe: Recipe, say: Say = print) -> Path:
     """Train every stage of a recipe that is not finished; the run's folder."""
     folder = Path(recipe.run.folder) / recipe.run.name
-    with RunLock(folder, say), _interrupted(), enough_memory(recipe):
+    with RunLock(folder, say), _interrupted(), enough_memory(recipe), contextlib.ExitStack() as stack:
         recipe = plans.settled(recipe, _begun(folder))
         material = gather(recipe, say)
         made = _planned(recipe, material)
@@ -70,7 +72,8 @@ def run(recipe: Recipe, say: Say = print) -> Path:
         stats = _mel_stats(folder, recipe, material.train, published)
         _record(folder, recipe, material, made)
         strategy, board = placement.start_strategy(), TensorBoard(folder / "tensorboard", say)
-        session = Session(recipe, folder, material, made, placement, strategy, stats, board, say)
+        service = stack.enter_context(_service(folder, recipe, material.train, say))
+        session = Session(recipe, folder, material, made, placement, strategy, stats, board, say, service)
         say(f"\n{made.text()}")
         say("\n".join(block(session)) + "\n")
         codec: Optional[Tensors] = published
@@ -116,7 +119,7 @@ def block(session: Session) -> List[str]:
         sizes = f"text up to {spans[0][-1]}, mel up to {spans[1][-1]}, each batch as long as its longest; {pools}"
     reserve = session.reserve("gpt", shapes)
     size = f"{reserve.size} batches" + (f" ({reserve.least} to {reserve.most})" if reserve.least < reserve.most else "")
-    kind = "kept on disk" if session.is_cached else "live"
+    kind = "kept on disk" if session.is_cached else "live, by tf.data service" if session.service else "live"
     traces = {"codec": 1, "gpt": session.plan.traces}
     planned = ", ".join(f"{name} {traces[name]}" for name in recipe.run.stages)
     return [
@@ -132,6 +135,19 @@ def block(session: Session) -> List[str]:
 def _idle(session: Session) -> List[str]:
     idle = session.placement.further if session.is_cached else ()
     return [f"note: {', '.join(idle)} makes nothing: features are kept on disk, not made live"] if idle else []
+
+
+@contextlib.contextmanager
+def _service(folder: Path, recipe: Recipe, part: Part, say: Say) -> Iterator[Optional[Service]]:
+    """The tf.data service that a recipe names, or one that ends with the run."""
+    asked = recipe.data.service
+    if asked is None:
+        yield None
+        return
+    local = asked.partition("local:")[2]
+    with started(int(local)) if local else contextlib.nullcontext(asked) as target:
+        recording, rate = part.corpus.utterances[0].path, recipe.audio.sample_rate
+        yield connect(target, folder / "service", recording, rate, say, at_least=int(local or 1))
 
 
 def _train_codec(session: Session, published: Optional[Tensors]) -> State:

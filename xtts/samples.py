@@ -12,7 +12,6 @@ import numpy as np
 import tensorflow as tf
 
 from xtts import audio, compat, pictures
-from xtts.batches import Recordings
 from xtts.features import Features, reference_shape, samples_for
 from xtts.journal import Journal
 from xtts.material import Part
@@ -21,6 +20,7 @@ from xtts.model.codec import Codec
 from xtts.model.generation import generate
 from xtts.model.gpt import Gpt
 from xtts.recipe import Recipe
+from xtts.recordings import Recordings
 from xtts.sizes import FRAMES_PER_CODE
 from xtts.synthesis import decoded, most_codes
 from xtts.text import Tokenizer

@@ -18,7 +18,8 @@ ORDER = """
 """.split()
 BELOW = """
     placement
-    features store batches division feed
+    features store recordings batches division feed
+    descriptions servers service
     stages optimizer step
     checkpoint lock journal
     gauges tensorboard monitor

@@ -6,6 +6,7 @@ says which published axis each of ours is, and `weights.py` transposes once, at 
 a layer computes in the type of its input, norms and softmaxes in float32.
 """
 
+import copy
 import functools
 from typing import Any, ClassVar, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
@@ -55,6 +56,23 @@ def _weights(part: Any, path: str) -> Iterator[Tuple[str, Weight]]:
     elif isinstance(part, dict):
         for name, item in part.items():
             yield from _weights(item, f"{path}{name}.")
+
+
+def frozen(part: Any) -> Any:
+    """A part with constants for its variables: a graph that it is traced into can be sent to another process."""
+    if isinstance(part, tf.Variable):
+        with tf.device("CPU"):
+            return tf.constant(part.numpy())
+    if isinstance(part, tf.Module):
+        made = copy.copy(part)
+        for name, value in vars(part).items():
+            object.__setattr__(made, name, frozen(value))  # untracked: there is nothing to save or to train
+        return made
+    if isinstance(part, (list, tuple)):
+        return [frozen(item) for item in part]
+    if isinstance(part, dict):
+        return {name: frozen(item) for name, item in part.items()}
+    return part
 
 
 def normal(shape: Tuple[int, ...], deviation: float, random: np.random.Generator) -> Any:

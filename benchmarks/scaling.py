@@ -1,0 +1,100 @@
+"""How far one index and one plan reach: numbers of utterances come in; seconds and bytes, measured, go out.
+
+    python benchmarks/scaling.py plan,epoch 100000 1000000 10000000
+
+Each figure is of a process that does nothing else, in seconds of a processor: `index` reads the metadata of a corpus
+and opens the file of every line for its header; `cached` reads it again, from the cache; `plan` plans as many
+lengths like LJSpeech's; `epoch` is one epoch's order.
+"""
+
+import json
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, Dict
+
+from lengths import ljspeech_like
+from peak import peak_bytes
+
+from xtts import corpus
+from xtts.plan import plan
+from xtts.toml import loads
+
+FOLDER = 10_000  # files in one folder
+HEADER = struct.pack("<I4s4sIHHIIHH4sI", 4446, b"WAVE", b"fmt ", 16, 1, 1, 22050, 44100, 2, 16, b"data", 4410)
+WAV = b"RIFF" + HEADER + bytes(4410)  # a tenth of a second of silence
+TEXT = "in being comparatively modern, said the {0:08d}th of them."
+
+
+def make(root: Path, count: int) -> None:
+    """A corpus in LJSpeech's layout, whose folders are links to the first: each file is found and opened as its own."""
+    first = root / "wavs" / "00000"
+    first.mkdir(parents=True)
+    for number in range(min(FOLDER, count)):
+        path = first / f"{number:04d}.wav"
+        path.write_bytes(WAV)
+        os.utime(path, (10**9, 10**9))  # long ago, so that caches trust it
+    for folder in range(1, -(-count // FOLDER)):
+        (root / "wavs" / f"{folder:05d}").symlink_to(first, target_is_directory=True)
+    with (root / "metadata.csv").open("w", encoding="utf-8") as lines:
+        for number in range(count):
+            folder, within = divmod(number, FOLDER)
+            text = TEXT.format(number)
+            lines.write(f"{folder:05d}/{within:04d}|{text}|{text}\n")
+
+
+def index(root: str, count: int) -> float:
+    began = time.process_time()
+    found = corpus.read(root, cache=Path(root, "cache"))
+    seconds = time.process_time() - began
+    assert len(found.utterances) == count
+    return seconds
+
+
+def planned(_root: str, count: int) -> float:
+    text, mel = ljspeech_like(count)
+    began = time.process_time()
+    plan(loads("[run]\nname = 'benchmark'"), text, mel, 60).text()
+    return time.process_time() - began
+
+
+def epoch(_root: str, count: int) -> float:
+    found = plan(loads("[run]\nname = 'benchmark'"), *ljspeech_like(count), 60)
+    began = time.process_time()
+    found.order.epoch(1)
+    return time.process_time() - began
+
+
+KINDS = {"index": index, "cached": index, "plan": planned, "epoch": epoch}
+
+
+def measured(kind: str, root: Path, count: int) -> Dict[str, Any]:
+    """One figure, of a process of its own."""
+    command = [sys.executable, __file__, "--one", kind, str(root), str(count)]
+    answer = subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout
+    found: Dict[str, Any] = json.loads(answer)
+    print(found, file=sys.stderr)
+    return found
+
+
+def main() -> None:
+    if sys.argv[1] == "--one":
+        kind, root, count = sys.argv[2], sys.argv[3], int(sys.argv[4])
+        seconds = KINDS[kind](root, count)
+        print(json.dumps({"kind": kind, "utterances": count, "seconds": round(seconds, 3), "bytes": peak_bytes()}))
+        return
+    found, kinds = [], sys.argv[1].split(",")
+    for count in map(int, sys.argv[2:]):
+        with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR", ".")) as folder:
+            if "index" in kinds:
+                make(Path(folder), count)
+            found += [measured(kind, Path(folder), count) for kind in kinds]
+    print(json.dumps(found, indent=1))
+
+
+if __name__ == "__main__":
+    main()
