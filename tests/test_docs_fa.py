@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+from commands import BLOCK, blocks
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -11,7 +12,6 @@ PERSIAN = DOCS / "fa"
 GLOSSARY = PERSIAN / "glossary.md"  # the one page that has no twin
 PAGES = sorted(PERSIAN.rglob("*.md"))
 TWINS = [page for page in PAGES if page != GLOSSARY]
-BLOCK = re.compile(r"(?:^<!-- [^\n]* -->\n)?^```\w*\n.*?^```$", re.DOTALL | re.MULTILINE)  # with the mark before it
 WALL = re.compile(r'^<div dir="rtl" markdown="1">$|^</div>$', re.MULTILINE)
 LETTER = "[\u0620-\u064a\u066e-\u06d3]"  # of Arabic script; digits have no direction of their own
 
@@ -24,10 +24,6 @@ def english(page):
 def in_persian(page):
     """The Persian page of an English one where there is one, otherwise the page itself."""
     return next((twin for twin in TWINS if english(twin) == page), page)
-
-
-def blocks(page):
-    return BLOCK.findall(page.read_text(encoding="utf-8"))
 
 
 def prose(page):
