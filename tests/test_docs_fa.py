@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from commands import BLOCK, blocks
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 PERSIAN = DOCS / "fa"
 GLOSSARY = PERSIAN / "glossary.md"  # the one page that has no twin
@@ -60,6 +60,7 @@ def test_code_blocks_are_those_of_the_english_page(page):
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_every_link_leads_to_a_file(page):
+    """A link to a file of the project is a file of the project."""
     assert not [str(target) for target in links(page) if not target.exists()]
 
 
