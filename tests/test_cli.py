@@ -160,6 +160,19 @@ def test_a_plan_is_made_without_tensorflow(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize("arguments", [["run", str(RECIPE)], ["say", "runs/x", "a"], ["evaluate", "runs/x"]])
+def test_a_tensorflow_that_cannot_be_imported_is_a_sentence(xtts, tmp_path, arguments):
+    """Whatever its import raises, the answer is one line that leads to the doctor."""
+    (tmp_path / "tensorflow.py").write_text("raise TypeError('Descriptors cannot be created directly.\\nIf this ...')")
+    done = xtts(*arguments, env={"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"})
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert (
+        "TensorFlow cannot be imported (TypeError: Descriptors cannot be created directly.); run `xtts doctor`"
+        in done.stderr
+    )
+
+
 def test_the_version_is_the_packages(xtts):
     """--version says what pip would."""
     from xtts import __version__

@@ -1,5 +1,6 @@
-"""docs: what is generated is current, and what is linked is there."""
+"""docs: what is generated is current, what is said of TensorFlow is so, and what is linked is there."""
 
+import json
 import re
 import runpy
 import subprocess
@@ -8,17 +9,41 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+REFERENCE = runpy.run_path(str(DOCS / "reference.py"))
+MATRIX = runpy.run_path(str(DOCS / "matrix.py"))
+FOUND = json.loads((DOCS / "reference" / "matrix.json").read_text(encoding="utf-8"))
 
 
-def test_the_table_of_settings_is_current():
-    """docs/settings.md is what `python docs/reference.py` writes."""
-    written = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
-    assert written == runpy.run_path(str(ROOT / "docs" / "reference.py"))["settings"]()
+@pytest.mark.parametrize("name", REFERENCE["PAGES"])
+def test_the_reference_is_current(name):
+    """Each page is what `python docs/reference.py` writes."""
+    assert (DOCS / name).read_text(encoding="utf-8") == REFERENCE["PAGES"][name]()
 
 
-@pytest.mark.parametrize("page", [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")], ids=lambda path: path.name)
+def test_the_table_of_releases_is_true_here():
+    """What the docs say that compat chose on this TensorFlow is what it chose."""
+    from xtts import compat
+
+    release = MATRIX["minor"](compat.OFFERED.version)
+    if release not in FOUND:
+        pytest.skip(f"TensorFlow {release} is not in the matrix")
+    assert FOUND[release]["names"] == compat.OFFERED.names()
+
+
+def test_the_tables_of_releases_are_those_of_the_matrix():
+    """README and reference say what reference/matrix.json does, of every cell that tox has."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert MATRIX["readme"](readme, FOUND) == readme
+    assert MATRIX["page"](FOUND) == (DOCS / "reference" / "tensorflow.md").read_text(encoding="utf-8")
+    cells = re.search(r"matrix = (.*)", (ROOT / "tox.ini").read_text(encoding="utf-8")).group(1).split(", ")
+    assert {f"py{row['python']}-tf{release}" for release, row in FOUND.items()} == set(cells)
+    assert all(all(row["works"].values()) for row in FOUND.values())
+
+
+@pytest.mark.parametrize("page", [*ROOT.glob("*.md"), *DOCS.rglob("*.md")], ids=lambda path: path.stem)
 def test_every_link_inside_leads_somewhere(page):
-    """A link to a file of the project is a file of the project."""
+    """A link to a file of the project is a file of the project; the site's build looks at the parts of pages."""
     for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8")):
         assert (page.parent / target).exists(), target
 

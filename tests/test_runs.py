@@ -3,6 +3,7 @@
 import json
 import shutil
 
+import numpy as np
 import pytest
 from golden_losses import GOLDEN, KEPT
 from run_processes import copy, final, is_equal, losses, make_corpus, summary, unfinished
@@ -255,3 +256,16 @@ def test_what_cannot_be_trained_is_a_sentence(runs, settings, sentence):
     ended = runs.start("refused", *settings).end()
     assert ended.status in (1, 2)
     assert sentence in ended.said
+
+
+def test_too_little_memory_is_a_sentence():
+    """Whether TensorFlow or NumPy cannot have it, what is said is what to lower."""
+    import tensorflow as tf
+
+    from xtts.runs import RunError, enough_memory
+
+    recipe = toml.loads("[train]\nbatch_size = 16\n")
+    for greedy in (lambda: tf.zeros([2**45]), lambda: np.zeros([2**45])):
+        said = r"train\.batch_size = 8, where it was 16, .*accumulation_steps = 2 "
+        with pytest.raises(RunError, match=said), enough_memory(recipe):
+            greedy()

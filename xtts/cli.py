@@ -56,6 +56,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 def run(arguments: argparse.Namespace) -> int:
     """Check a recipe, read and plan what it trains on, and train it."""
     recipe = _recipe(arguments)  # before anything heavy is imported: a mistake is answered at once
+    _need_tensorflow()
 
     from xtts import report, runs
 
@@ -152,6 +153,8 @@ def check(arguments: argparse.Namespace) -> int:
 
 def say(arguments: argparse.Namespace) -> int:
     """Say a text in the voice of a recording, with the model of a run or of an import."""
+    _need_tensorflow()
+
     from xtts.say import say as speak
 
     return speak(arguments)
@@ -159,6 +162,8 @@ def say(arguments: argparse.Namespace) -> int:
 
 def evaluate(arguments: argparse.Namespace) -> int:
     """Judge how a run speaks: losses, distortion, words understood and voices, on what was held out."""
+    _need_tensorflow()
+
     from xtts.evaluate import evaluate as judged
 
     found = judged(arguments.folder, arguments.utterances, arguments.judge, _aside)
@@ -188,6 +193,8 @@ def export(arguments: argparse.Namespace) -> int:
     if (arguments.out is None) == (arguments.saved_model is None):
         raise XttsError("name what to write: OUT.safetensors for weights, or --saved-model DIR, one of them")
     if arguments.saved_model:
+        _need_tensorflow()
+
         from xtts.savedmodel import write
 
         print(write(arguments.folder, arguments.saved_model))
@@ -227,6 +234,18 @@ def doctor(arguments: argparse.Namespace) -> int:
     findings = examine()
     print(json_text(findings) if arguments.json else as_text(findings))
     return 0 if findings["ready"] else 1
+
+
+def _need_tensorflow() -> None:
+    """A sentence where TensorFlow cannot be imported: what its neighbours do to it has many names."""
+    try:
+        import tensorflow  # noqa: F401
+    except Exception as error:
+        said = next(iter(str(error).strip().splitlines()), "")
+        raise XttsError(
+            f"TensorFlow cannot be imported ({type(error).__name__}: {said}); run `xtts doctor`, which names what is in"
+            " the way and the command that mends it"
+        ) from None
 
 
 def json_text(value: Any) -> str:

@@ -59,7 +59,7 @@ class RunError(XttsError):
 def run(recipe: Recipe, say: Say = print) -> Path:
     """Train every stage of a recipe that is not finished; the run's folder."""
     folder = Path(recipe.run.folder) / recipe.run.name
-    with RunLock(folder, say), _interrupted():
+    with RunLock(folder, say), _interrupted(), enough_memory(recipe):
         recipe = plans.settled(recipe, _begun(folder))
         material = gather(recipe, say)
         made = _planned(recipe, material)
@@ -79,6 +79,23 @@ def run(recipe: Recipe, say: Say = print) -> Path:
         if "gpt" in recipe.run.stages:
             _train_gpt(session, _codec_of(folder, codec), published)
     return folder
+
+
+@contextlib.contextmanager
+def enough_memory(recipe: Recipe) -> Iterator[None]:
+    """What is done within needs memory: where there is not enough, a RunError says what to lower."""
+    import tensorflow as tf
+
+    try:
+        yield
+    except (MemoryError, tf.errors.ResourceExhaustedError) as error:
+        said = next(iter(str(error).strip().splitlines()), "") or type(error).__name__
+        rows, parts = recipe.train.batch_size, recipe.train.gradient_accumulation_steps
+        raise RunError(
+            f"there is not enough memory ({said[:200]}); write train.batch_size = {max(1, rows // 2)}, where it was"
+            f" {rows}, and train.gradient_accumulation_steps = {2 * parts} to learn from as many utterances a step;"
+            " `xtts plan` says what each device needs, and the run goes on from its last checkpoint"
+        ) from None
 
 
 def last_wave(folder: Path) -> Optional[Path]:

@@ -1,0 +1,109 @@
+"""What the site is besides the pages in docs/: hooks that MkDocs calls; pages come in and go out.
+
+README, CONTRIBUTING and CHANGELOG stand at the top of the project, where people look for them; here they become pages.
+What lies in fa/ is shown in Persian and right to left, with a part of the navigation of its own, and links that have no
+Persian page lead to the English one.
+"""
+
+import copy
+import os.path
+import re
+from pathlib import Path
+
+from mkdocs.structure.files import File
+
+DOCS = Path(__file__).resolve().parent
+TOP = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
+LATER = {"benchmarks.md", "cluster.md", "data_service.md", "scaling.md", "tuning.md"}  # in the navigation once written
+PERSIAN = "fa/"
+LINK = re.compile(r"(\]\()([^)#\s]+)")
+TITLE = re.compile(r"^# (.+)$", re.MULTILINE)
+
+
+def on_config(config):
+    """The navigation without what is not written yet, and with the Persian pages."""
+    persian = list(_persian_nav(config.nav))
+    config.nav = [*_written(config.nav), *persian]
+    if not persian:
+        del config.extra["alternate"]
+    return config
+
+
+def on_files(files, config):
+    """The pages from the top of the project."""
+    for source, page in TOP.items():
+        text = (DOCS.parent / source).read_text(encoding="utf-8")
+        files.append(File.generated(config, page, content=_moved(text, DOCS.parent, DOCS)))
+    return files
+
+
+def on_page_markdown(markdown, page, config, files):
+    """Links out of docs/, to the pages that were brought in."""
+    if page.file.src_uri in TOP.values():
+        return markdown
+    here = (DOCS / page.file.src_uri).parent
+    return _moved(markdown, here, here)
+
+
+def on_page_context(context, page, config, nav):
+    """A Persian page in Persian, right to left."""
+    if page.file.src_uri.startswith(PERSIAN):
+        config = copy.copy(config)
+        config.data = {**config.data, "theme": _persian(config.theme)}
+        context["config"] = config
+    return context
+
+
+def _persian(theme):
+    theme = copy.copy(theme)
+    theme.__dict__ = {name: dict(value) if isinstance(value, dict) else value for name, value in vars(theme).items()}
+    theme["language"], theme["direction"] = "fa", "rtl"
+    return theme
+
+
+def _written(nav):
+    """The navigation without the pages that are to come later and are not there."""
+    for entry in nav:
+        ((title, target),) = entry.items()
+        if isinstance(target, list):
+            yield {title: list(_written(target))}
+        elif target not in LATER or (DOCS / target).exists():
+            yield entry
+
+
+def _pages(nav):
+    for entry in nav:
+        for target in entry.values():
+            yield from _pages(target) if isinstance(target, list) else [target]
+
+
+def _persian_nav(nav):
+    """Persian pages in the order of the English ones, under their own titles."""
+    written = sorted(path.relative_to(DOCS).as_posix() for path in (DOCS / "fa").rglob("*.md"))
+    order = [f"{PERSIAN}{'README.md' if page == 'index.md' else page}" for page in _pages(nav)]
+    pages = sorted(written, key=lambda page: order.index(page) if page in order else len(order))
+    if pages:
+        yield {"فارسی": [{_title(page): page} for page in pages]}
+
+
+def _title(page):
+    found = TITLE.search((DOCS / page).read_text(encoding="utf-8"))
+    return found.group(1) if found else page
+
+
+def _moved(text, before, after):
+    """A text whose links were written to be read in the folder `before`, for a page in the folder `after`."""
+
+    def link(found):
+        target = (before / found.group(2)).resolve()
+        if re.match(r"\w+:", found.group(2)) or not target.exists():
+            return found.group()  # elsewhere, or a mistake that MkDocs reports
+        if target.parent == DOCS.parent and target.name in TOP:
+            target = DOCS / TOP[target.name]
+        return found.group(1) + _relative(target, after)
+
+    return LINK.sub(link, text)
+
+
+def _relative(target, folder):
+    return Path(os.path.relpath(target, folder)).as_posix()
