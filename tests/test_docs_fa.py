@@ -37,9 +37,9 @@ def links(page):
     return {(page.parent / target).resolve() for target in targets}
 
 
-def table(page):
-    """The rows that docs/matrix.py put into a page, without the heads of their columns."""
-    return re.findall(r"<!-- matrix -->\n.*?\n(.*?)<!-- /matrix -->", page.read_text(encoding="utf-8"), re.DOTALL)
+def between(page, mark):
+    """What stands between two marks of a page, such as `<!-- matrix -->` and `<!-- /matrix -->`."""
+    return page.read_text(encoding="utf-8").split(f"<!-- {mark} -->\n")[1].split(f"<!-- /{mark} -->")[0]
 
 
 def name(page):
@@ -72,7 +72,14 @@ def test_links_are_those_of_the_english_page(page):
 
 def test_the_table_of_releases_is_that_of_the_readme():
     """The rows that docs/matrix.py made are the same; only the heads of the columns are translated."""
-    assert table(PERSIAN / "index.md") == table(ROOT / "README.md") != []
+    here, there = (between(page, "matrix").splitlines() for page in (PERSIAN / "index.md", ROOT / "README.md"))
+    assert here[1:] == there[1:]
+
+
+def test_the_measured_figures_are_those_of_the_readme():
+    """Words are translated; numbers are the same, in the same order and in Latin digits."""
+    here, there = (between(page, "figures") for page in (PERSIAN / "index.md", ROOT / "README.md"))
+    assert re.findall("[0-9][0-9.,]*", here) == re.findall("[0-9][0-9.,]*", there)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
