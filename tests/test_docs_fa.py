@@ -42,6 +42,11 @@ def between(page, mark):
     return page.read_text(encoding="utf-8").split(f"<!-- {mark} -->\n")[1].split(f"<!-- /{mark} -->")[0]
 
 
+def inline(page):
+    """The inline code of a page: settings, flags, files."""
+    return {" ".join(code.split()) for code in re.findall("`([^`]+)`", prose(page))}
+
+
 def name(page):
     return str(page.relative_to(PERSIAN))
 
@@ -56,6 +61,12 @@ def test_the_readme_the_tutorial_and_the_how_tos_are_there_in_persian():
 def test_code_blocks_are_those_of_the_english_page(page):
     """Commands, output and the marks that say what is run are the same, in the same order, byte for byte."""
     assert blocks(page) == blocks(english(page))
+
+
+@pytest.mark.parametrize("page", TWINS, ids=name)
+def test_names_in_the_text_are_those_of_the_english_page(page):
+    """A setting or flag that the English page speaks of, in a sentence or a table, is not forgotten here."""
+    assert inline(english(page)) <= inline(page)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
