@@ -43,17 +43,30 @@ def shortened(arguments):
 
 def call(arguments, cwd, log):
     """`python -m xtts ARGUMENTS` in a process of its own; its exit status. What it says goes to the file `log`."""
-    process = FORKS.Process(target=_main, args=(list(arguments), str(cwd), str(log)))
+    return _forked(_main, list(arguments), cwd, log)
+
+
+def execute(code, cwd, log):
+    """`python` with a program; its exit status. What it says goes to the file `log`."""
+    return _forked(exec, code, cwd, log)
+
+
+def _forked(what, argument, cwd, log):
+    process = FORKS.Process(target=_within, args=(what, argument, str(cwd), str(log)))
     process.start()
     process.join()
     return process.exitcode
 
 
-def _main(arguments, cwd, log):
+def _within(what, argument, cwd, log):
     file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     for stream in (1, 2):
         os.dup2(file, stream)
     os.chdir(cwd)
+    what(argument, {"__name__": "__main__"}) if what is exec else what(argument)
+
+
+def _main(arguments):
     from xtts import cli
     from xtts.sizes import SIZES
 

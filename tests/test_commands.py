@@ -17,7 +17,13 @@ from commands import RUN_BY_CI, blocks, statements, typed, verb
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 HOW_TO = "shapes small_gpu two_gpus retracing finetune language resume migrate gpu_utilisation".split()
-PAGES = [ROOT / "README.md", DOCS / "tutorial.md", *(DOCS / "howto" / f"{name}.md" for name in HOW_TO)]
+PAGES = [
+    ROOT / "README.md",
+    DOCS / "tutorial.md",
+    *(DOCS / "howto" / f"{name}.md" for name in HOW_TO),
+    DOCS / "troubleshooting.md",
+]
+PROGRAM = "#!python\n"  # before what is not for a shell
 in_a_cell = pytest.mark.skipif("XTTS_CELL" in os.environ, reason="one environment runs the commands")
 
 
@@ -52,11 +58,13 @@ def publish(folder):
 
 def run(statement, scene):
     """Do what a statement says, in the scene; its status, and what it said."""
-    from docs_python import call
+    from docs_python import call, execute
 
     arguments, log = verb(statement), scene / "log"
     if arguments is not None:
         return call(arguments, scene, log), log.read_text(encoding="utf-8")
+    if statement.startswith(PROGRAM):
+        return execute(statement[len(PROGRAM) :], scene, log), log.read_text(encoding="utf-8")
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     environment = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8"}
     command = ["bash", "-euo", "pipefail", "-c", statement]
@@ -70,7 +78,7 @@ def to_run(block):
         return [block.code.split("&&")[-1].strip().replace(".venv/bin/", "")]
     if not block.is_run:
         return []
-    return [f"python - <<'END'\n{block.code}END"] if block.kind == "python" else statements(block.code)
+    return [PROGRAM + block.code] if block.kind == "python" else statements(block.code)
 
 
 @in_a_cell
