@@ -56,4 +56,4 @@ def main(paths: List[str]) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]) if len(sys.argv) > 1 else __doc__)
+    sys.exit((main(sys.argv[1:]) or 0) if len(sys.argv) > 1 else __doc__)

@@ -66,7 +66,7 @@ LABELS = {"naive": "no signature", "fixed": "one fixed shape", "relaxed": "one r
 
 def retracing(found: Mapping[str, Mapping[str, float]]) -> str:
     bars = [Bar(LABELS[way], found[way]["frames a second"]) for way in LABELS]
-    below = "Real mel frames a second of processor time, small model; without a signature every batch is traced"
+    below = "Real mel frames a second of processor time, small model; planned shapes: four"
     return picture("What retracing costs", below, charts.bar_chart("retracing", bars))
 
 

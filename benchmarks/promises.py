@@ -88,7 +88,7 @@ class Judge:
         return self._judged(name, RATIO, measure, bar, keeps, ATTEMPTS)
 
     def count(self, name: str, measure: Callable[[], float], bar: Bar, kind: str = COUNT) -> float:
-        """What is the same every time, and must not get worse. Of bytes a little more may be used.
+        """What is the same every time, and must not get worse. Of bytes more may be used.
 
         INSTRUCTIONS are those of TensorFlow's graphs, and compared with the same release's only.
         """

@@ -37,7 +37,7 @@ TRACES = {"fixed": at_most(1), "planned": at_most(PLANNED), "relaxed": at_most(1
 NAIVE = at_least(FRESH)  # traces: what the other ways are for
 FREE = at_most(0)  # traces after the start
 PADDED = {"fixed": at_most(0.40), "planned": at_most(0.25), "relaxed": at_most(0.10)}  # share of all frames computed
-OVER_FIXED = {"planned": at_least(1.2), "relaxed": at_least(1.2)}  # real frames for the same processor time
+OVER_FIXED = {"planned": at_least(1.1), "relaxed": at_least(1.1)}  # real frames for the same processor time
 OVER_NAIVE = at_least(3.0)
 
 LIMIT_SHARE = 0.93  # of the zero-padding limit

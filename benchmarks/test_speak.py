@@ -25,7 +25,7 @@ ROUNDS, STREAM_ROUNDS = 3, 2
 SCRIPT = Path(__file__).parent / "speak.py"
 OVER_UNCACHED = at_least(6.0)  # codes for the same processor time; more than thirty on a still machine
 PROGRAMS = at_most(1)  # traced or compiled
-FIRST = at_most(0.5)  # the first chunk over the whole sentence, of five seconds
+FIRST = at_most(0.5)  # the first chunk over the whole sentence, of nine seconds
 LONG_FIRST = at_most(1 / 3)  # and of 28
 TEXT = "the valley was quiet and the river ran on"
 
@@ -69,7 +69,7 @@ def test_a_cache_pays(speakers: Any, promise: Any, benchmark: Any) -> None:
 @pytest.mark.parametrize(
     ("parts", "positions"),
     [
-        pytest.param(("gpt", "codec"), 125, id="codec"),
+        pytest.param(("gpt", "codec"), 205, id="codec"),
         pytest.param(("gpt", "codec"), 605, id="codec, 28 seconds", marks=pytest.mark.long),
         pytest.param(("gpt", "speaker", "decoder"), 605, id="decoder, 28 seconds", marks=pytest.mark.long),
     ],
