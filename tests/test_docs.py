@@ -16,6 +16,14 @@ def test_the_table_of_settings_is_current():
     assert written == runpy.run_path(str(ROOT / "docs" / "reference.py"))["settings"]()
 
 
+def test_the_tables_and_pictures_of_scaling_are_current():
+    """docs/scaling.md and its pictures are what `python docs/scaling.py` writes."""
+    made = runpy.run_path(str(ROOT / "docs" / "scaling.py"))
+    assert (ROOT / "docs" / "scaling.md").read_text(encoding="utf-8") == made["page"]()
+    for name, drawn in made["pictures"]().items():
+        assert (ROOT / "docs" / name).read_text(encoding="utf-8") == drawn
+
+
 @pytest.mark.parametrize("page", [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")], ids=lambda path: path.name)
 def test_every_link_inside_leads_somewhere(page):
     """A link to a file of the project is a file of the project."""
