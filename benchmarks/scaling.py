@@ -4,9 +4,10 @@
 
 Each figure is of a process that does nothing else, in seconds of a processor: `index` reads the metadata of a corpus
 and opens the file of every line for its header; `cached` reads it again, from the cache; `plan` plans as many
-lengths like LJSpeech's; `epoch` is one epoch's order.
+lengths like LJSpeech's; `epoch` is one epoch's order; `features-SIZE` makes the GPT's features as workers do.
 """
 
+import functools
 import json
 import os
 import struct
@@ -17,11 +18,14 @@ import time
 from pathlib import Path
 from typing import Any, Dict
 
+import numpy as np
 from lengths import ljspeech_like
 from peak import peak_bytes
 
 from xtts import corpus
+from xtts.audio import write
 from xtts.plan import plan
+from xtts.sizes import SIZES
 from xtts.toml import loads
 
 FOLDER = 10_000  # files in one folder
@@ -69,7 +73,49 @@ def epoch(_root: str, count: int) -> float:
     return time.process_time() - began
 
 
-KINDS = {"index": index, "cached": index, "plan": planned, "epoch": epoch}
+def features(root: str, count: int, size: str) -> float:
+    """What a worker of tf.data service does for the GPT's batches, with the graph it is sent: 16 recordings each."""
+    from xtts.features import functions, samples_for
+    from xtts.mel import MelSpec
+    from xtts.model.codec import Codec
+    from xtts.model.layers import frozen
+    from xtts.model.mel import transform_for
+    from xtts.recipe import Audio
+    from xtts.service import Here
+
+    audio, rows = Audio(), 16
+    _, mel = ljspeech_like(count)
+    reference, lines, random = 6 * audio.sample_rate, [], np.random.RandomState(0)
+    for first in range(0, count, rows):
+        own = mel[first : first + rows]
+        samples = samples_for(4 * -(-int(own.max()) // 4), MelSpec.of(audio))
+        waves, voices = [str(rows), str(samples)], [str(rows), str(reference)]
+        for place, frames in enumerate(own, first):
+            path, length = f"{root}/{place}.wav", int(frames) * audio.hop_length - 1
+            write(path, 0.1 * random.standard_normal(length), audio.sample_rate)
+            waves += [path, str(length), "0", str(length)]
+            voices += [path, str(length), "0", str(reference)]
+        lines.append("\t".join(["0", *voices, *waves]))
+    codec = frozen(Codec(SIZES[size].codec, audio.n_mels, random))
+    make = functions(audio, np.ones(audio.n_mels, np.float32), codec, transform_for("CPU"))
+    here = Here(
+        audio.sample_rate, {"codes": ("waves", make["codes"]), "reference": ("reference_waves", make["reference_mel"])}
+    )
+    assert here(lines[0]) is not None
+    began = time.process_time()
+    assert all(here(line) is not None for line in lines)
+    seconds = time.process_time() - began
+    here.close()
+    return seconds
+
+
+KINDS = {
+    "index": index,
+    "cached": index,
+    "plan": planned,
+    "epoch": epoch,
+    **{f"features-{size}": functools.partial(features, size=size) for size in SIZES},
+}
 
 
 def measured(kind: str, root: Path, count: int) -> Dict[str, Any]:

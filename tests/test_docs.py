@@ -41,6 +41,14 @@ def test_the_tables_of_releases_are_those_of_the_matrix():
     assert all(all(row["works"].values()) for row in FOUND.values())
 
 
+def test_the_tables_and_pictures_of_scaling_are_current():
+    """docs/scaling.md and its pictures are what `python docs/scaling.py` writes."""
+    made = runpy.run_path(str(ROOT / "docs" / "scaling.py"))
+    assert (ROOT / "docs" / "scaling.md").read_text(encoding="utf-8") == made["page"]()
+    for name, drawn in made["pictures"]().items():
+        assert (ROOT / "docs" / name).read_text(encoding="utf-8") == drawn
+
+
 @pytest.mark.parametrize("page", [*ROOT.glob("*.md"), *DOCS.rglob("*.md")], ids=lambda path: path.stem)
 def test_every_link_inside_leads_somewhere(page):
     """A link to a file of the project is a file of the project; the site's build looks at the parts of pages."""
