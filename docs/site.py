@@ -80,7 +80,7 @@ def _pages(nav):
 def _persian_nav(nav):
     """Persian pages in the order of the English ones, under their own titles."""
     written = sorted(path.relative_to(DOCS).as_posix() for path in (DOCS / "fa").rglob("*.md"))
-    order = [f"{PERSIAN}{'README.md' if page == 'index.md' else page}" for page in _pages(nav)]
+    order = [f"{PERSIAN}{page}" for page in _pages(nav)]
     pages = sorted(written, key=lambda page: order.index(page) if page in order else len(order))
     if pages:
         yield {"فارسی": [{_title(page): page} for page in pages]}
