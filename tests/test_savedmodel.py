@@ -26,7 +26,7 @@ saved = tf.saved_model.load(folder)  # to be held on to: it owns the weights
 call = saved.signatures
 about = json.load(open(folder + "/assets.extra/xtts.json"))
 given = {name: tf.constant(value) for name, value in np.load(inputs).items()}
-how = dict(temperature=tf.constant(0.75), top_k=tf.constant(50), top_p=tf.constant(0.85),
+how = dict(temperature=tf.constant(about["temperature"]), top_k=tf.constant(50), top_p=tf.constant(0.85),
            repetition_penalty=tf.constant(about["repetition_penalty"]), seed=tf.constant(3))
 style = call["voice"](wave=given["wave"])["style"]
 said = call["codes_%d" % about["text_sizes"][0]](
@@ -75,8 +75,8 @@ def test_a_program_without_xtts_says_the_same(run, saved, tmp_path):
     style = Synthesis(model).style(given["wave"])
     assert np.allclose(found["style"][0], style, atol=1e-4)
     text, length = tf.constant(given["text"]), tf.constant(given["text_length"])
-    drawn = sampling(seeds=3)
-    said = generate(model.gpt, text, length, tf.constant(style[None]), 27, 2.0, drawn.__call__)
+    drawn = sampling(model.temperature, seeds=3)
+    said = generate(model.gpt, text, length, tf.constant(style[None]), 27, model.repetition_penalty, drawn.__call__)
     assert found["codes"].tolist() == said.codes.numpy().tolist()
     assert 0 < found["length"][0] == said.lengths.numpy()[0]
     count = int(found["length"][0])

@@ -82,7 +82,7 @@ def test_no_length_of_a_sentence_traces_again(codec):
     synthesis, counts = codec.speaker.synthesis, set()
     for length in range(1, 32):
         ids = codec.speaker.model.tokenizer.encode("y" * length, "en")
-        (spoken,) = synthesis.speak(ids, codec.voice, Manner(2.0, seed=length))
+        (spoken,) = synthesis.speak(ids, codec.voice, Manner(2.0, 0.75, seed=length))
         counts.add(len(spoken.codes))
         assert len(synthesis.mel(spoken.codes)) == 4 * len(spoken.codes)
     assert len(counts) > 10
@@ -246,7 +246,7 @@ def test_an_import_speaks(root):
     vocab = vocabulary(root / "vocab.json")
     write_model(root / "import", BPETokenizer.load(vocab), ("gpt", "speaker", "decoder"), vocab=vocab)
     speaker = speak.load(root / "import")
-    assert speaker.model.repetition_penalty == 10
+    assert (speaker.model.repetition_penalty, speaker.model.temperature) == (10, 0.75)
     assert speaker.model.codec is None
     wave = speaker.say("Hello there", reference(root / "import.wav", 1.0), "de")
     assert wave.sample_rate == 24000

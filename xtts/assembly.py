@@ -28,7 +28,10 @@ from xtts.tensorfile import Tensors
 
 VOICES = "voices"  # where a run keeps recordings that it held out
 REFERENCE_SECONDS = 6.0  # of a voice, that the published model hears at a time
-PENALTY, OWN_PENALTY = 10.0, 2.0  # of repetition; a small codebook cannot do without repeating itself
+# How codes are drawn: as XTTS-v2 was published; and for a run's own model, whose few codes must be said again and
+# again, and which is understood best when little is left to chance.
+PENALTY, OWN_PENALTY = 10.0, 1.0  # of repetition; 1: none
+TEMPERATURE, OWN_TEMPERATURE = 0.75, 0.4
 
 
 class AssemblyError(XttsError):
@@ -53,6 +56,7 @@ class Assembled:
     longest_text: int  # tokens
     most_codes: int
     repetition_penalty: float
+    temperature: float
 
     @property
     def spec(self) -> MelSpec:
@@ -115,6 +119,7 @@ def assemble(folder: Union[str, Path]) -> Assembled:
         longest_text=longest_text,
         most_codes=most_codes,
         repetition_penalty=PENALTY if is_published else OWN_PENALTY,
+        temperature=TEMPERATURE if is_published else OWN_TEMPERATURE,
         **parts,
     )
 

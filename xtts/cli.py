@@ -442,10 +442,14 @@ def _add_say(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     parser.add_argument("--save-voice", metavar="FILE", help="keep the voice, as .safetensors")
     parser.add_argument("--language", metavar="CODE", help="of the text, such as fa; unset: by its letters")
     parser.add_argument("--seed", type=int, help="another seed, another reading (0)")
-    parser.add_argument("--temperature", type=float, help="lower is steadier, higher livelier (0.75)")
+    parser.add_argument(
+        "--temperature",
+        type=float,
+        help="lower is steadier, higher livelier; 0.75 for published weights, 0.4 for a run's own",
+    )
     parser.add_argument("--top-k", type=int, help="codes that are drawn from (50)")
     parser.add_argument("--top-p", type=float, help="share of what is likely that is drawn from (0.85)")
-    parser.add_argument("--repetition-penalty", type=float, help="10 for published weights, 2 for a run's own")
+    parser.add_argument("--repetition-penalty", type=float, help="10 for published weights, 1 for a run's own")
     parser.add_argument("--speed", type=float, help="1.5 is half as fast again, at the same pitch (1)")
     parser.add_argument("--stream", action="store_true", help="write sound as it is made")
     return parser

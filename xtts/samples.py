@@ -120,6 +120,7 @@ class GptSamples(Samples):
         self._arguments = (tf.constant(text), tf.constant([len(row) for row in ids], tf.int32), reference)
 
         def say(text: Tensor, lengths: Tensor, reference: Tensor) -> Any:
+            # The best code always; with a penalty, for who has learnt little would say one code for ever.
             spoken = generate(gpt, text, lengths, gpt.style(reference), most, repetition_penalty=2.0)
             return spoken.lengths, spoken.codes
 

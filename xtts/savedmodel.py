@@ -137,6 +137,7 @@ def about(model: Assembled) -> Dict[str, Any]:
         "languages": model.tokenizer.languages,
         "mel": {**{name: getattr(model.audio, name) for name in MEL}, "power": 2, "logarithm": "natural"},
         "repetition_penalty": model.repetition_penalty,
+        "temperature": model.temperature,
     }
 
 

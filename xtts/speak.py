@@ -160,7 +160,8 @@ class Speaker:
 
     def _manner(self, settings: Dict[str, Any]) -> Tuple[float, Manner]:
         """The speed, and how codes are drawn; each within its range."""
-        chosen: Dict[str, Any] = {"speed": 1.0, "repetition_penalty": self.model.repetition_penalty}
+        own = ("repetition_penalty", "temperature")
+        chosen: Dict[str, Any] = {"speed": 1.0, **{name: getattr(self.model, name) for name in own}}
         chosen.update((name, value) for name, value in settings.items() if value is not None)
         for name, low, high in RANGES:
             if name in chosen and not low <= chosen[name] <= high:

@@ -53,10 +53,10 @@ def decoded(codec: Codec, gpt: Gpt, codes: Tensor, lengths: Tensor) -> Tensor:
 
 @attrs.frozen
 class Manner:
-    """How codes are drawn. XTTS-v2's own numbers, but for the penalty, which is the model's."""
+    """How codes are drawn. XTTS-v2's own numbers, but for penalty and temperature, which are the model's."""
 
     repetition_penalty: float
-    temperature: float = 0.75
+    temperature: float
     top_k: int = 50
     top_p: float = 0.85
     seed: int = 0
