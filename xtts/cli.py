@@ -7,7 +7,7 @@ when it is called, so that help and mistakes are answered at once.
 import argparse
 import os
 import sys
-from typing import Any, Optional, Sequence
+from typing import Any, List, Optional, Sequence
 
 from xtts import XttsError, __version__
 
@@ -57,9 +57,16 @@ def run(arguments: argparse.Namespace) -> int:
     """Check a recipe, read and plan what it trains on, and train it."""
     recipe = _recipe(arguments)  # before anything heavy is imported: a mistake is answered at once
 
-    from xtts import report, runs
+    from xtts import crew, report, runs
 
-    folder = runs.run(recipe)
+    try:
+        folder = runs.run(recipe)
+    except crew.WorkerLost as lost:
+        _aside(f"{lost}; when it is back the run goes on from its last checkpoint")
+        crew.begin_again(lost, recipe.cluster.restarts, [*_program(), *sys.argv[1:]])
+        return 1
+    if folder is None:  # the chief has it
+        return 0
     spoken = runs.last_wave(folder)
     if spoken:
         print(f"{spoken} is how it sounds")
@@ -221,6 +228,12 @@ def json_text(value: Any) -> str:
     import json
 
     return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+
+
+def _program() -> List[str]:
+    """How this program was started, without its arguments."""
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    return [sys.executable, *(["-m", spec.parent] if spec and spec.parent else [sys.argv[0]])]
 
 
 def _recipe(arguments: argparse.Namespace) -> Any:

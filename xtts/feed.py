@@ -45,8 +45,8 @@ class Work:
     shapes: Tuple[int, ...]  # of each batch, among the stage's
     sizes: Tuple[Shape, ...]  # what each was brought to
     batches: Tuple[Arrays, ...]
-    totals: np.ndarray  # float32, by part of the loss: of all batches and replicas together
-    frames: int  # of sound
+    totals: np.ndarray  # float32, by part of the loss: of all batches and replicas that were read here
+    frames: int  # of sound, of all replicas
 
 
 class Spell(NamedTuple):
@@ -154,7 +154,7 @@ class Feed:
                 if self._stopped.is_set():
                     return
                 batches = [self._finished(one) for one in some]
-                totals = np.maximum(np.sum([one.counts for one in some], axis=0), 1).astype(np.float32)
+                totals = np.sum([one.counts for one in some], axis=0).astype(np.float32)
                 shapes, frames = tuple(one.shape for one in some), sum(one.frames for one in some)
                 yield Work(step, shapes, tuple(one.size for one in some), tuple(batches), totals, frames)
 

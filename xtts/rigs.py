@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from xtts import compat, weights
 from xtts.batches import CodecSource, Filling, GptSource, GptStores, Source, try_shapes
+from xtts.crew import Crew
 from xtts.features import Features
 from xtts.feed import Feed, Work, buffer_batches, reader_count
 from xtts.inputs import digest
@@ -51,6 +52,7 @@ class Session:
     stats: np.ndarray  # what mels are divided by, [n_mels]
     board: TensorBoard
     say: Callable[[str], None]
+    crew: Crew
 
     @property
     def held_out(self) -> Part:
@@ -74,7 +76,7 @@ class Session:
     def buffer_size(self, stage: str, shapes: Sequence[Shape]) -> int:
         """Batches that wait for the model."""
         rows = max(batch_bytes(self.recipe, shape, stage) for shape in shapes)  # type: ignore[arg-type]
-        return buffer_batches(self.recipe.devices.buffer_size, self.readers, rows * self.placement.replicas)
+        return buffer_batches(self.recipe.devices.buffer_size, self.readers, rows * len(self.placement.share))
 
 
 @attrs.define(eq=False)
@@ -111,14 +113,15 @@ class Rig:
         )
 
     def held_out(self) -> List[Tuple[Dict[str, Any], np.ndarray]]:
-        """The batches of a validation, the same every time, and what each part of the loss is a mean of.
+        """The batches of a validation, the same every time, and what each part of the loss is a mean of in all.
 
         None when nothing that was held out can be read any more: nothing has no loss.
         """
         workers = range(self.held_order.workers)
         batches = zip(*(self.held_order.batches(0, worker=worker) for worker in workers))
         rows = [self.held_source.read(some, number) for number, some in enumerate(batches)]
-        return [(self.held_source.finish(one), one.counts) for one in rows if one.counts.any()]
+        counts = self.session.crew.sum(np.array([one.counts for one in rows]))
+        return [(self.held_source.finish(one), count) for one, count in zip(rows, counts) if count.any()]
 
 
 def codec_rig(session: Session, published: Optional[Mapping[str, np.ndarray]] = None) -> Rig:
@@ -139,34 +142,40 @@ def codec_rig(session: Session, published: Optional[Mapping[str, np.ndarray]] = 
     def source(part: Part, layout: Layout, is_random: bool) -> CodecSource:
         store = None
         if session.is_cached:
-            with Bar("making mels") as bar:
+            with session.crew.chief_first(), Bar("making mels") as bar:
                 store = Filling(recipe, part, layout, features).mels(digest(session.stats.tolist()), bar)
-        return CodecSource(recipe, part, features, store, is_random)
+        return CodecSource(recipe, part, features, store, is_random, session.placement.share)
+
+    train = source(session.material.train, session.plan.layout, is_random=True)
 
     def begin(work: Work) -> None:
         if own:  # it has a codebook
             return
-        mel, lengths = (tf.convert_to_tensor(work.batches[0][name]) for name in ("mel", "lengths"))
+        mel, lengths = (session.crew.gathered(work.batches[0][name]) for name in ("mel", "lengths"))
         with session.strategy.scope():
-            stage.model.begin(mel, lengths, recipe.run.seed)
+            stage.model.begin(tf.convert_to_tensor(mel), tf.convert_to_tensor(lengths), recipe.run.seed)
+        book = stage.model.codebook
+        session.crew.spread([book.embed, book.embed_avg, book.cluster_size])
 
     every = np.minimum(session.plan.layout.shape_of, 0)  # one shape for all, and what was set aside stays so
     held = session.held_out
     held_every = np.zeros(min(len(held.lengths), MOST_HELD), np.int16)
     samples = CodecSamples(
         Journal(session.folder), MelSpec.of(recipe.audio), session.stats, "codec", session.placement.model_devices[0]
-    ).prepare(recipe, held, features, stage.model)
+    )
+    if session.crew.is_chief:
+        samples.prepare(recipe, held, features, stage.model)
     return Rig(
         session,
         stage,
         optimizer,
         Order(every, (shape.batch_size,), recipe.run.seed, replicas),
-        source(session.material.train, session.plan.layout, is_random=True),
+        train,
         held_shape,
         Order(held_every, (held_shape.batch_size,), recipe.run.seed, replicas),
         source(held, held_layout(recipe, held, replicas), is_random=False),
-        samples,
-        [*features.functions, *samples.functions],
+        samples if session.crew.is_chief else lambda step: None,
+        [*features.functions, *(samples.functions if session.crew.is_chief else [])],
         begin,
     )
 
@@ -185,17 +194,20 @@ def gpt_rig(session: Session, codec: Codec, codec_digest: str, published: Option
         stores = None
         if session.is_cached:
             filling, about = Filling(recipe, part, layout, features), digest(session.stats.tolist())
-            with Bar("making codes") as bar:
+            with session.crew.chief_first(), Bar("making codes") as bar:
                 codes = filling.codes(f"{about} {codec_digest}", bar)
-            with Bar("making reference mels") as bar:
+            with session.crew.chief_first(), Bar("making reference mels") as bar:
                 stores = GptStores(codes, filling.references(about, bar))
-        return GptSource(recipe, part, material.tokenizer, layout.shapes, features, stores, is_random, is_free)
+        share = session.placement.share
+        return GptSource(recipe, part, material.tokenizer, layout.shapes, features, stores, is_random, is_free, share)
 
     held = session.held_out
     held_shapes = held_layout(recipe, held, session.placement.replicas)
     samples = GptSamples(
         Journal(session.folder), MelSpec.of(recipe.audio), session.stats, "gpt", session.placement.model_devices[0]
-    ).prepare(recipe, held, material.tokenizer, features, stage.model, codec)
+    )
+    if session.crew.is_chief:
+        samples.prepare(recipe, held, material.tokenizer, features, stage.model, codec)
     held_shape = held_shapes.shapes[0]
     return Rig(
         session,
@@ -206,8 +218,8 @@ def gpt_rig(session: Session, codec: Codec, codec_digest: str, published: Option
         held_shape,
         Order(held_shapes.shape_of[:MOST_HELD], (held_shape.batch_size,), recipe.run.seed, session.placement.replicas),
         source(held, held_shapes, is_random=False),
-        samples,
-        [*features.functions, *samples.functions],
+        samples if session.crew.is_chief else lambda step: None,
+        [*features.functions, *(samples.functions if session.crew.is_chief else [])],
         lambda work: None,
     )
 

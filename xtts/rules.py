@@ -13,7 +13,7 @@ class Contradiction(NamedTuple):
 def contradictions(tables: Dict[str, Dict[str, Any]]) -> List[Contradiction]:
     """Every contradiction in a recipe whose settings, defaults included, are all of their kind."""
     found = []
-    for section in (_data, _demo, _audio, _text, _train, _devices):
+    for section in (_data, _demo, _audio, _text, _train, _devices, _cluster):
         for broken, keys, problem in section(tables[section.__name__[1:]]):
             if broken:
                 found.append(Contradiction(tuple((section.__name__[1:], key) for key in keys), problem))
@@ -121,3 +121,30 @@ def _devices(devices: Dict[str, Any]) -> Iterator[Rule]:
             (role, "visible_gpus"),
             f'GPU {gpu} is not among visible_gpus = "{visible}"; add it there',
         )
+
+
+def _cluster(cluster: Dict[str, Any]) -> Iterator[Rule]:
+    workers, index = cluster["workers"], cluster.get("index")
+    for address in workers:
+        yield (
+            not is_address(address),
+            ("workers",),
+            f'"{address}" is no address; write host:port, as in "10.0.0.1:8888"',
+        )
+    yield (
+        index is not None and 0 < len(workers) <= index,
+        ("index", "workers"),
+        f"there is no worker {index} among {len(workers)}; write 0 to {len(workers) - 1}",
+    )
+    yield (
+        cluster["slurm"] and bool(workers),
+        ("slurm", "workers"),
+        "slurm = true has Slurm name the workers, and workers names them too; write only one of them",
+    )
+
+
+def is_address(text: Any) -> bool:
+    """Whether it is host:port; an IPv6 host is in brackets."""
+    host, _, port = str(text).rpartition(":")
+    is_host = bool(host) and not set(host) & set(" /,") and (":" not in host or host[0] + host[-1] == "[]")
+    return is_host and port.isascii() and port.isdigit() and 0 < int(port) < 65_536

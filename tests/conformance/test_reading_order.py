@@ -17,16 +17,17 @@ ORDER = """
     distances trigrams judges voiceprints evaluation
 """.split()
 BELOW = """
-    placement
+    cluster placement
     features store batches feed
     stages optimizer step
-    checkpoint lock journal
+    checkpoint lock journal bystander crew
     gauges tensorboard monitor
     assembly synthesis rendering
     train
     inputs pictures samples rigs runs
     tables charts runfolder stagecharts gallery report
     speak say savedmodel evaluate
+    launch
 """.split()  # after the line: these know TensorFlow, or what is made with it
 LAST = ["doctor", "cli", "__main__"]
 
