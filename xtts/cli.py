@@ -77,6 +77,27 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def cluster(arguments: argparse.Namespace) -> int:
+    """Train a recipe with several workers on this machine, on loopback, as several machines would."""
+    recipe = _recipe(arguments)
+    if arguments.workers < 2:
+        raise XttsError(f"--workers {arguments.workers}: a cluster has two workers or more; `xtts run` is for one")
+
+    from pathlib import Path
+
+    from xtts.launch import Launch
+
+    settings = [f"--set={key}={value}" for _, key, value in arguments.settings]
+    command = [*_program(), "run", arguments.recipe, *settings]
+    folder = Path(recipe.run.folder) / recipe.run.name
+    launch = Launch(command, arguments.workers, folder, recipe.cluster.restarts, _aside, arguments.json)
+    ended = launch.run()
+    if arguments.json:
+        found = {"folder": str(folder), "status": ended.status, "restarts": ended.restarts, "logs": ended.logs}
+        print(json_text(found), end="")
+    return ended.status
+
+
 def report(arguments: argparse.Namespace) -> int:
     """Write a run's report.html: curves, pictures and sounds of a run that has ended, failed or still goes on."""
     from xtts.report import write
@@ -282,6 +303,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"xtts {__version__}")
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
     _add_recipe_flags(_add(verbs, run))
+    starting = _add_recipe_flags(_add(verbs, cluster))
+    starting.add_argument("--workers", type=int, default=2, metavar="N", help="how many there are (2)")
+    _add_json(starting)
     _add_json(_add_recipe_flags(_add(verbs, plan)))
     _add(verbs, report).add_argument("folder", metavar="RUN", help="a run's folder, such as runs/dual_gpu")
     _add_json(_add_corpus(_add(verbs, stats)))
