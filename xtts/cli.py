@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         folder = runs.run(recipe)
     except crew.WorkerLost as lost:
-        _aside(f"{lost}; when it is back the run goes on from its last checkpoint")
+        _aside(f"{lost}; start it again, if nothing else does: the run goes on {runs.goes_on(recipe)}")
         crew.begin_again(lost, recipe.cluster.restarts, [*_program(), *sys.argv[1:]])
         return 1
     if folder is None:  # the chief has it

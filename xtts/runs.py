@@ -141,6 +141,16 @@ def _check_agreement(crew: Crew, recipe: Recipe, material: Material, plan: Plan)
         raise CrewError("another worker has another recipe or other recordings than the chief; it says which")
 
 
+def goes_on(recipe: Recipe) -> str:
+    """Where a run that was interrupted goes on, for people; only who writes its folder knows."""
+    folder = Path(recipe.run.folder) / recipe.run.name
+    for stage in reversed(recipe.run.stages):
+        steps = Checkpoints(folder / stage).steps()
+        if steps:
+            return f"after step {steps[-1]:,} of the {stage} stage"
+    return "from the chief's last checkpoint"
+
+
 def last_wave(folder: Path) -> Optional[Path]:
     """The newest wave a run has made."""
     waves = [line["wav"] for line in Journal(folder).samples() if line.get("wav")]
