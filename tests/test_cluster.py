@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from run_processes import TESTS, Runs, beside, final, is_equal, losses, make_corpus, summary
 
-from xtts import cluster, launch
+from xtts import cluster, crew, launch
 from xtts.cluster import Cluster, ClusterError, resolve
 from xtts.journal import Journal
 from xtts.placement import WORKERS, place
@@ -113,11 +113,20 @@ def test_a_port_that_somebody_has_is_refused():
         other.bind(("", 0))
         other.listen()
         here = Cluster((f"127.0.0.1:{other.getsockname()[1]}", TWO[1]), 0, "[cluster]")
-        assert cluster.answers(here.addresses[0])
-        with pytest.raises(ClusterError, match=r"port \d+ cannot be had here, .* name another port in \[cluster\]"):
-            cluster.check_port(here, seconds=0.0)
-    cluster.check_port(here, seconds=0.0)
+        said = r"port \d+ cannot be had here, .* name another port in \[cluster\]"
+        with pytest.raises(ClusterError, match=said), cluster.listening(here, seconds=0.0):
+            pass
     assert not cluster.answers(here.addresses[0])
+    with cluster.listening(here, seconds=0.0):
+        assert cluster.answers(here.addresses[0])
+
+
+def test_a_worker_that_does_not_come_is_named():
+    """It is waited for as long as the recipe says, and not without end."""
+    here = Cluster(tuple(json.loads(launch.environments(2)[0]["TF_CONFIG"])["cluster"]["worker"]), 0, "TF_CONFIG")
+    said = r"worker 1 \(127\.0\.0\.1:\d+\) did not answer in 1 s; start it with the same recipe, check its address in"
+    with pytest.raises(crew.CrewError, match=said):
+        crew.meet(place(Devices(), cluster=here), 1.0, lambda line: None)
 
 
 def test_a_worker_has_its_share_of_all_replicas():

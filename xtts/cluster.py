@@ -5,12 +5,13 @@ TF_CONFIG goes before [cluster]: it is how launchers and clouds tell a process i
 says so. One worker, however it is named, is no cluster.
 """
 
+import contextlib
 import errno
 import json
 import os
 import socket
 import time
-from typing import Any, List, Mapping, Optional, Tuple
+from typing import Any, Iterator, List, Mapping, Optional, Tuple
 
 import attrs
 
@@ -66,25 +67,29 @@ def resolve(asked: recipe.Cluster, environment: Mapping[str, str] = os.environ) 
     return _checked(found) if found.size > 1 else None
 
 
-def check_port(cluster: Cluster, seconds: float = AGAIN) -> None:
-    """Refuse to start where another process listens on this worker's port.
+@contextlib.contextmanager
+def listening(cluster: Cluster, seconds: float = AGAIN) -> Iterator[None]:
+    """Inside, this worker answers at its address, before TensorFlow does.
 
-    TensorFlow would not: it shares a port with whoever else does.
+    A port that another process has is refused. TensorFlow would not: it shares a port with whoever else does.
     """
     port = int(cluster.addresses[cluster.index].rpartition(":")[2])
-    until = time.monotonic() + seconds
-    while True:
-        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as trial:
-            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # what is closing is free
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as door:
+        door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # what is closing is free
+        until = time.monotonic() + seconds
+        while True:
             try:
-                return trial.bind(("", port))
+                door.bind(("", port))
+                break
             except OSError as error:
                 if error.errno != errno.EADDRINUSE or time.monotonic() > until:
                     raise ClusterError(
                         f"{cluster.name(cluster.index)}: port {port} cannot be had here, {error.strerror}; end the"
                         f" process that has it, or name another port in {cluster.origin}"
                     ) from None
-        time.sleep(0.2)
+            time.sleep(0.2)
+        door.listen(128)
+        yield
 
 
 def answers(address: str, seconds: float = 2.0) -> bool:

@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from typing import Any, Callable, Collection, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import attrs
@@ -19,7 +20,7 @@ import tensorflow as tf
 
 from xtts import XttsError, compat
 from xtts.checkpoint import State
-from xtts.cluster import Cluster, answers, check_port
+from xtts.cluster import Cluster, answers, listening
 from xtts.feed import Work
 from xtts.placement import Placement
 
@@ -27,7 +28,8 @@ Say = Callable[[str], None]  # a line for the user
 
 WIDTHS = (64, 65_536)  # numbers that are added up at once
 PIECE = 2**24  # bytes that are told at once
-REMIND = 10.0  # seconds between two lines about who is missing
+REMIND, PAUSE = 10.0, 0.5  # seconds between two lines about who is missing, and two looks
+LATE = 30.0  # seconds that TensorFlow has to end a wait by itself
 RESTARTS = "XTTS_RESTARTS"  # in the environment: how often in a row a run has begun again
 
 
@@ -160,18 +162,35 @@ class Crew:
 
 
 def meet(placement: Placement, patience: float, say: Say) -> Crew:
-    """Start the strategy and wait for the other workers, telling who is missing; a crew goes out."""
+    """Wait for the other workers, telling who is missing, and start the strategy; a crew goes out."""
     cluster = placement.cluster
     assert cluster is not None
-    check_port(cluster)
-    missing = [cluster.name(index) for index in range(cluster.size) if index != cluster.index]
-    say(f"this is {cluster.name(cluster.index)}; it meets {', '.join(missing)}")
-    with _reminding(cluster, patience, say), _deadly_signals():
+    others = [cluster.name(index) for index in range(cluster.size) if index != cluster.index]
+    say(f"this is {cluster.name(cluster.index)}; it meets {', '.join(others)}")
+    with listening(cluster):
+        _wait(cluster, patience, say)
+    with _deadly_signals(patience):
         try:
-            strategy = placement.start_strategy(patience)
+            return Crew(placement.start_strategy(patience), placement)
         except compat.MeetingError as error:
-            raise CrewError(f"{_who_is_missing(cluster)} ({error}); {_remedy(cluster)}") from None
-    return Crew(strategy, placement)
+            raise CrewError(
+                f"{_missing(cluster) or 'the workers did not meet'} ({error}); {_remedy(cluster)}"
+            ) from None
+
+
+def _wait(cluster: Cluster, patience: float, say: Say) -> None:
+    """Until every worker answers. TensorFlow would wait too, but some releases let nobody speak meanwhile."""
+    waited = 0.0
+    while True:
+        missing = _missing(cluster)
+        if not missing:
+            return
+        if waited >= patience:
+            raise CrewError(f"{missing} in {patience:,.0f} s; {_remedy(cluster)}")
+        if waited and waited % REMIND == 0:
+            say(f"{missing} for {waited:,.0f} s; it is waited for, up to {patience:,.0f} s")
+        time.sleep(PAUSE)
+        waited += PAUSE
 
 
 @contextlib.contextmanager
@@ -207,10 +226,11 @@ def _named(cluster: Cluster, blamed: Collection[int]) -> str:
     return " and ".join(cluster.name(index) for index in found) or "a worker"
 
 
-def _who_is_missing(cluster: Cluster) -> str:
+def _missing(cluster: Cluster) -> str:
+    """Who does not answer, in a few words; nothing where all do."""
     others = [index for index in range(cluster.size) if index != cluster.index]
     missing = [cluster.name(index) for index in others if not answers(cluster.addresses[index])]
-    return f"{' and '.join(missing)} did not answer" if missing else "the workers did not meet"
+    return f"{' and '.join(missing)} did not answer" if missing else ""
 
 
 def _remedy(cluster: Cluster) -> str:
@@ -218,40 +238,19 @@ def _remedy(cluster: Cluster) -> str:
 
 
 @contextlib.contextmanager
-def _reminding(cluster: Cluster, patience: float, say: Say) -> Iterator[None]:
-    """Inside, it is said every so often who is waited for. Past all patience the process ends: the wait is
-    TensorFlow's, and on some releases nothing else ends it.
+def _deadly_signals(patience: float) -> Iterator[None]:
+    """Inside, SIGINT ends the process at once, and so does the end of all patience: TensorFlow waits for workers that
+    answered just now, Python cannot speak meanwhile, and nothing is begun that could be lost.
     """
-    is_over = threading.Event()
-
-    def remind() -> None:
-        waited = 0.0
-        while not is_over.wait(REMIND):
-            waited += REMIND
-            said = _who_is_missing(cluster)
-            if is_over.is_set():
-                return
-            say(f"{said} for {waited:,.0f} s; it is waited for, up to {patience:,.0f} s")
-            if waited > patience + 3 * REMIND:
-                print(f"{said}; {_remedy(cluster)}", file=sys.stderr, flush=True)
-                os._exit(CrewError.status)
-
-    threading.Thread(target=remind, daemon=True).start()
-    try:
-        yield
-    finally:
-        is_over.set()
-
-
-@contextlib.contextmanager
-def _deadly_signals() -> Iterator[None]:
-    """Inside, SIGINT and SIGTERM end the process at once: TensorFlow waits, Python cannot answer, nothing is begun."""
-    if threading.current_thread() is not threading.main_thread():
+    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "SIGALRM"):
         yield
         return
-    before = {number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGINT, signal.SIGTERM)}
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in numbers}
+    signal.setitimer(signal.ITIMER_REAL, patience + LATE)
     try:
         yield
     finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
         for number, handler in before.items():
             signal.signal(number, handler)
