@@ -48,11 +48,11 @@ class Made(NamedTuple):
     def filling(self):
         return Filling(self.recipe, self.part, self.plan.layout, self.features)
 
-    def codec(self, cached=False, is_random=True, recipe=None):
+    def codec(self, cached=False, is_random=True, recipe=None, share=None):
         store = self.filling().mels("", lambda done, total: None) if cached else None
-        return CodecSource(recipe or self.recipe, self.part, self.features, store, is_random)
+        return CodecSource(recipe or self.recipe, self.part, self.features, store, is_random, share)
 
-    def gpt(self, cached=False, is_random=True, recipe=None, is_free=False):
+    def gpt(self, cached=False, is_random=True, recipe=None, is_free=False, share=None):
         stores = None
         if cached:
             codes, references = (getattr(self.filling(), kind)("", lambda *_: None) for kind in ("codes", "references"))
@@ -60,7 +60,7 @@ class Made(NamedTuple):
         shapes = self.plan.layout.shapes
         features = Features(AUDIO, "/CPU:0", STATS, self.model, is_free=True) if is_free else self.features
         material = (self.part, self.material.tokenizer)
-        return GptSource(recipe or self.recipe, *material, shapes, features, stores, is_random, is_free)
+        return GptSource(recipe or self.recipe, *material, shapes, features, stores, is_random, is_free, share)
 
     def codec_order(self, workers=1):
         every = np.zeros(len(self.part.lengths), np.int16)
@@ -424,3 +424,30 @@ def test_every_shape_is_traced_before_it_is_wanted(made):
         for number, one in enumerate(order.batches(0)):
             source.finish(source.read([one], number))
     assert [function.traces for function in fresh.features.functions] == traces
+
+
+@pytest.mark.parametrize("kind", ["codec", "gpt", "free"])
+def test_what_workers_read_apart_is_what_one_reads_together(made, kind):
+    """Three replicas, dealt to two workers: every row is read by one of them, as it would have been by one for all."""
+
+    def source(share=None):
+        return made.codec(share=share) if kind == "codec" else made.gpt(is_free=kind == "free", share=share)
+
+    order = made.codec_order(3) if kind == "codec" else attrs.evolve(made.plan.order, workers=3)
+    for number, batches in enumerate(zip(*(order.batches(0, worker=worker) for worker in range(3)))):
+        whole = source().read(batches, number)
+        first, second = (source(share).read(batches, number) for share in (range(0, 2), range(2, 3)))
+        for name, array in whole.arrays.items():
+            np.testing.assert_array_equal(np.concatenate([first.arrays[name], second.arrays[name]]), array)
+        np.testing.assert_array_equal(first.counts + second.counts, whole.counts)
+        assert whole.size == first.size == second.size
+        assert whole.frames == first.frames == second.frames
+
+
+def test_what_is_drawn_for_an_utterance_does_not_depend_on_the_replicas(made):
+    """One replica that has the whole of a step cuts the same recordings at the same places as two that share it."""
+    one, two = (attrs.evolve(made.codec_order(workers), batch_sizes=(8 // workers,)) for workers in (1, 2))
+    alone = made.codec().read([next(one.batches(0))], 0)
+    shared = made.codec().read([next(two.batches(0, worker=worker)) for worker in (0, 1)], 0)
+    in_turn = [row // 2 + 4 * (row % 2) for row in range(8)]
+    np.testing.assert_array_equal(shared.arrays["waves"][in_turn], alone.arrays["waves"])

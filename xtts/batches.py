@@ -2,7 +2,8 @@
 
 `read` is the host's part: it opens recordings, or looks features up that were stored, and can be called from many
 threads. `finish` is the data device's part: what is live is computed there. Which cut of which recording is taken is a
-function of (seed, number of the batch, row), so that a batch is the same whenever, and in whatever order, it is made.
+function of (seed, number of the batch, place in the step), so that a batch is the same whenever, in whatever order, and
+over however many replicas, it is made. Of several processes each reads the rows of its own share of the replicas.
 An utterance that can no longer be read leaves its row blank, and is named.
 """
 
@@ -29,13 +30,13 @@ Arrays = Dict[str, Any]  # of NumPy, or TensorFlow's once it is finished
 
 @attrs.frozen(eq=False)
 class Rows:
-    """A batch that was read; those of several replicas lie one after the other."""
+    """A batch that was read; those of several replicas, of this process's own, lie one after the other."""
 
     shape: int  # its place among the stage's shapes
     size: Shape  # what it was brought to: that shape, or where lengths are free a smaller one
     arrays: Arrays
-    counts: np.ndarray  # float64: how many numbers each part of the loss is a mean of
-    frames: int  # of sound, without padding
+    counts: np.ndarray  # float64: how many numbers each part of the loss is a mean of, of the rows that are here
+    frames: int  # of sound, without padding, of all replicas
     lost: Tuple[Lost, ...] = ()  # by which rows are blank
 
 
@@ -92,20 +93,35 @@ def _first(draw: int, count: int, wanted: int) -> int:
     return draw % (count - wanted + 1) if count > wanted else 0
 
 
-def _placed(batches: Sequence[Batch], rows: int) -> Dict[int, int]:
-    """Which utterance is in which row, of so many a replica."""
+def _placed(batches: Sequence[Batch], rows: int, share: Optional[range]) -> Dict[int, Tuple[int, int]]:
+    """Which utterance is in which row, of so many a replica, and its place in the step; of a share of the replicas."""
+    own = share or range(len(batches))
     return {
-        replica * rows + row: int(position)
-        for replica, batch in enumerate(batches)
-        for row, position in enumerate(batch.utterances)
+        (replica - own.start) * rows + row: (int(position), row * len(batches) + replica)
+        for replica in own
+        for row, position in enumerate(batches[replica].utterances)
     }
+
+
+def _elsewhere(batches: Sequence[Batch], share: Optional[range]) -> np.ndarray:
+    """The utterances of a step that other processes read."""
+    others = [batch.utterances for place, batch in enumerate(batches) if share and place not in share]
+    return np.concatenate([np.zeros(0, np.int64), *others])
 
 
 class CodecSource:
     """Cuts of one length: mel [B, segment, n_mels] and lengths [B] in frames, int32."""
 
-    def __init__(self, recipe: Recipe, part: Part, features: Features, store: Optional[Store], is_random: bool) -> None:
-        self._shape = codec_shape(recipe.codec)
+    def __init__(
+        self,
+        recipe: Recipe,
+        part: Part,
+        features: Features,
+        store: Optional[Store],
+        is_random: bool,
+        share: Optional[range] = None,  # of the replicas; None: all
+    ) -> None:
+        self._shape, self._share = codec_shape(recipe.codec), share
         self._segment = self._shape.mel_frames
         self.recordings = Recordings(part, recipe.audio.sample_rate)
         self._features, self._store, self._is_random = features, store, is_random
@@ -116,14 +132,14 @@ class CodecSource:
             waves, samples, lost = padded(self.recordings, self.cuts(batches, number)["waves"])
             return self._rows(batches, {"waves": waves, "samples": samples}, samples, lost)
         wanted = self._wanted(batches, number)
-        arrays = self._cut_mels(wanted, sum(batch.rows for batch in batches))
+        arrays = self._cut_mels(wanted, self._count(batches))
         bad = self._store.unusable
         lost = {row: (self.name(at), bad[at]) for row, (at, _) in wanted.items() if at in bad}
         return self._rows(batches, arrays, None, lost)
 
     def cuts(self, batches: Sequence[Batch], number: int) -> Dict[str, Cuts]:
         of = {row: self._cut(position, draw) for row, (position, draw) in self._wanted(batches, number).items()}
-        return {"waves": Cuts(sum(batch.rows for batch in batches), samples_for(self._segment, self._spec), of)}
+        return {"waves": Cuts(self._count(batches), samples_for(self._segment, self._spec), of)}
 
     def delivered(self, batches: Sequence[Batch], number: int, made: Arrays) -> Rows:
         return self._rows(batches, dict(made), self.cuts(batches, number)["waves"].lengths, {})
@@ -139,9 +155,14 @@ class CodecSource:
 
     def _wanted(self, batches: Sequence[Batch], number: int) -> Dict[int, Tuple[int, int]]:
         """Row to (utterance, a draw)."""
-        rows = sum(batch.rows for batch in batches)
-        draws = words(self._seed, number, CUTS, rows) if self._is_random else np.zeros(rows, np.uint64)
-        return {row: (position, int(draws[row])) for row, position in _placed(batches, batches[0].rows).items()}
+        every = sum(batch.rows for batch in batches)
+        draws = words(self._seed, number, CUTS, every) if self._is_random else np.zeros(every, np.uint64)
+        placed = _placed(batches, batches[0].rows, self._share)
+        return {row: (position, int(draws[place])) for row, (position, place) in placed.items()}
+
+    def _count(self, batches: Sequence[Batch]) -> int:
+        """Rows that are read here."""
+        return batches[0].rows * len(self._share or batches)
 
     def _cut(self, position: int, draw: int) -> Cut:
         samples = int(self.recordings.lengths.samples[position])
@@ -157,7 +178,9 @@ class CodecSource:
         codes = -(-sound // FRAMES_PER_CODE)
         counts = np.array([sound.sum(), codes.sum()], np.float64)
         size = attrs.evolve(self._shape, batch_size=batches[0].rows)
-        return Rows(0, size, arrays, counts, int(sound.sum()), _in_order(lost))
+        others = _elsewhere(batches, self._share)
+        spoken = int(sound.sum()) + int(np.minimum(self.recordings.lengths.frames[others], self._segment).sum())
+        return Rows(0, size, arrays, counts, spoken, _in_order(lost))
 
     def _cut_mels(self, wanted: Mapping[int, Tuple[int, int]], rows: int) -> Arrays:
         assert self._store is not None
@@ -198,8 +221,9 @@ class GptSource:
         stores: Optional[GptStores],
         is_random: bool,
         is_free: bool = False,
+        share: Optional[range] = None,  # of the replicas; None: all
     ) -> None:
-        self._is_free = is_free
+        self._is_free, self._share = is_free, share
         self.recordings, self._tokenizer, self._shapes = Recordings(part, recipe.audio.sample_rate), tokenizer, shapes
         self._features, self._stores, self._is_random = features, stores, is_random
         self._seed, self._spec = recipe.run.seed, MelSpec.of(recipe.audio)
@@ -216,7 +240,7 @@ class GptSource:
         if self._stores is None:
             arrays, lost = self._read_live(self.cuts(batches, number))
         else:
-            rows = shape.batch_size * len(batches)
+            rows = self._count(batches, shape)
             arrays, lost = self._look_up(*self._placed(batches, number, shape), rows, shape)
         return self._rows(batches, shape, arrays, lost)
 
@@ -224,7 +248,7 @@ class GptSource:
         shape = self._brought_to(batches)
         reference, _ = self._reference_shape(shape)
         placed, voices = self._placed(batches, number, shape)
-        rows, lengths = shape.batch_size * len(batches), self.recordings.lengths
+        rows, lengths = self._count(batches, shape), self.recordings.lengths
         whole = {row: Cut(position, 0, int(lengths.samples[position])) for row, position in placed.items()}
         heard = {row: self._cut(voice, reference, draw) for row, (voice, draw) in voices.items()}
         samples = samples_for(shape.mel_frames, self._spec)
@@ -261,17 +285,26 @@ class GptSource:
         self, batches: Sequence[Batch], number: int, shape: Shape
     ) -> Tuple[Dict[int, int], Dict[int, Tuple[int, int]]]:
         """Which utterance is in which row, and with which voice: another's, and a draw."""
-        rows, placed = shape.batch_size * len(batches), _placed(batches, shape.batch_size)
-        draws = words(self._seed, number, CUTS, 2 * rows) if self._is_random else np.zeros(2 * rows, np.uint64)
-        return placed, {row: (self._voice(at, int(draws[row])), int(draws[rows + row])) for row, at in placed.items()}
+        found = _placed(batches, shape.batch_size, self._share)
+        every = sum(len(batch.utterances) if self._is_free else batch.rows for batch in batches)
+        draws = words(self._seed, number, CUTS, 2 * every) if self._is_random else np.zeros(2 * every, np.uint64)
+        voices = {row: (self._voice(at, int(draws[p])), int(draws[every + p])) for row, (at, p) in found.items()}
+        return {row: at for row, (at, _) in found.items()}, voices
+
+    def _count(self, batches: Sequence[Batch], shape: Shape) -> int:
+        """Rows that are read here."""
+        return shape.batch_size * len(self._share or batches)
 
     def _rows(self, batches: Sequence[Batch], shape: Shape, arrays: Arrays, lost: Mapping[int, Lost]) -> Rows:
-        rows, placed = shape.batch_size * len(batches), _placed(batches, shape.batch_size)
-        arrays.update(self._texts(placed, lost, rows, shape))
+        found = _placed(batches, shape.batch_size, self._share)
+        placed = {row: at for row, (at, _) in found.items()}
+        arrays.update(self._texts(placed, lost, self._count(batches, shape), shape))
         text, codes = (arrays[name].astype(np.int64) for name in ("text_lengths", "code_lengths"))
         spoken = int((codes > 0).sum())
         counts = np.array([text.sum() + spoken, codes.sum() + (STOPS + 1) * spoken], np.float64)
-        sound = sum(int(self.recordings.lengths.frames[at]) for row, at in placed.items() if row not in lost)
+        own = np.array([at for row, at in placed.items() if row not in lost], np.int64)
+        every_one = np.concatenate([own, _elsewhere(batches, self._share)])
+        sound = int(self.recordings.lengths.frames[every_one].sum(dtype=np.int64))
         return Rows(batches[0].shape, shape, arrays, counts, sound, _in_order(lost))
 
     def _voice(self, position: int, draw: int) -> int:

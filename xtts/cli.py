@@ -7,7 +7,7 @@ when it is called, so that help and mistakes are answered at once.
 import argparse
 import os
 import sys
-from typing import Any, Optional, Sequence
+from typing import Any, List, Optional, Sequence
 
 from xtts import Mistake, XttsError, __version__
 
@@ -58,9 +58,16 @@ def run(arguments: argparse.Namespace) -> int:
     recipe = _recipe(arguments)  # before anything heavy is imported: a mistake is answered at once
     _need_tensorflow()
 
-    from xtts import report, runs
+    from xtts import crew, report, runs
 
-    folder = runs.run(recipe)
+    try:
+        folder = runs.run(recipe)
+    except crew.WorkerLost as lost:
+        _aside(f"{lost}; start it again, if nothing else does: the run goes on {runs.goes_on(recipe)}")
+        crew.begin_again(lost, recipe.cluster.restarts, [*_program(), *sys.argv[1:]])
+        return 1
+    if folder is None:  # the chief has it
+        return 0
     spoken = runs.last_wave(folder)
     if spoken:
         print(f"{spoken} is how it sounds")
@@ -69,6 +76,28 @@ def run(arguments: argparse.Namespace) -> int:
     except report.ReportError as error:  # all else is done, and a report can be had at any time
         _aside(f"{error}, and then: xtts report {folder}")
     return 0
+
+
+def cluster(arguments: argparse.Namespace) -> int:
+    """Train a recipe with several workers on this machine, on loopback, as several machines would."""
+    recipe = _recipe(arguments)
+    _need_tensorflow()
+    if arguments.workers < 2:
+        raise Mistake(f"--workers {arguments.workers}: a cluster has two workers or more; `xtts run` is for one")
+
+    from pathlib import Path
+
+    from xtts.launch import Launch
+
+    settings = [f"--set={key}={value}" for _, key, value in arguments.settings]
+    command = [*_program(), "run", arguments.recipe, *settings]
+    folder = Path(recipe.run.folder) / recipe.run.name
+    launch = Launch(command, arguments.workers, folder, recipe.cluster.restarts, _aside, arguments.json)
+    ended = launch.run()
+    if arguments.json:
+        found = {"folder": str(folder), "status": ended.status, "restarts": ended.restarts, "logs": ended.logs}
+        print(json_text(found), end="")
+    return ended.status
 
 
 def report(arguments: argparse.Namespace) -> int:
@@ -299,6 +328,12 @@ def json_text(value: Any) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
 
 
+def _program() -> List[str]:
+    """How this program was started, without its arguments."""
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    return [sys.executable, *(["-m", spec.parent] if spec and spec.parent else [sys.argv[0]])]
+
+
 def _recipe(arguments: argparse.Namespace) -> Any:
     """The recipe that was named, with the flags laid over it."""
     from xtts import toml
@@ -345,6 +380,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"xtts {__version__}")
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
     _add_recipe_flags(_add(verbs, run))
+    starting = _add_recipe_flags(_add(verbs, cluster))
+    starting.add_argument("--workers", type=int, default=2, metavar="N", help="how many there are (2)")
+    _add_json(starting)
     _add_json(_add_recipe_flags(_add(verbs, plan)))
     _add_json(_add_tune(_add_recipe_flags(_add(verbs, tune))))
     _add(verbs, report).add_argument("folder", metavar="RUN", help="a run's folder, such as runs/dual_gpu")

@@ -55,8 +55,8 @@ class Work:
     shapes: Tuple[int, ...]  # of each batch, among the stage's
     sizes: Tuple[Shape, ...]  # what each was brought to
     batches: Tuple[Arrays, ...]
-    totals: np.ndarray  # float32, by part of the loss: of all batches and replicas together
-    frames: int  # of sound
+    totals: np.ndarray  # float32, by part of the loss: of all batches and replicas that were read here
+    frames: int  # of sound, of all replicas
 
 
 class Spell(NamedTuple):
@@ -197,7 +197,7 @@ class Feed:
                 raise one
             self._count_lost(one[0])
         rows, batches = zip(*made)
-        totals = np.maximum(np.sum([one.counts for one in rows], axis=0), 1).astype(np.float32)
+        totals = np.sum([one.counts for one in rows], axis=0).astype(np.float32)
         shapes, sizes = tuple(one.shape for one in rows), tuple(one.size for one in rows)
         return Work(step, shapes, sizes, batches, totals, sum(one.frames for one in rows))
 

@@ -8,15 +8,17 @@ places of those a recipe names, and the same code runs on them.
 GPUs are numbered as the machine has them; TensorFlow numbers the visible ones anew, in the machine's order.
 """
 
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import attrs
 
 from xtts import XttsError, compat
+from xtts.cluster import Cluster
 from xtts.compat import OFFERED, DeviceError, Offered, TooLateError
 from xtts.recipe import Devices
 
 DEFAULT, ONE, MIRRORED = "default", "OneDeviceStrategy", "MirroredStrategy"
+WORKERS = "MultiWorkerMirroredStrategy"
 STAND_INS = 2  # logical CPU devices a model is mirrored over when the recipe names no number of GPUs
 
 
@@ -34,6 +36,7 @@ class Placement:
     roles: Dict[str, str]  # device: what stands behind its name, for people
     reasons: Tuple[str, ...] = ()  # for everything that is not as the recipe asks
     further: Tuple[str, ...] = ()  # devices that make features too
+    cluster: Optional[Cluster] = None  # whose other workers have as many devices each
 
     @property
     def data_devices(self) -> Tuple[str, ...]:
@@ -51,12 +54,27 @@ class Placement:
 
     @property
     def replicas(self) -> int:
-        return len(self.model_devices)
+        """Of all workers together."""
+        return len(self.model_devices) * (self.cluster.size if self.cluster else 1)
 
-    def start_strategy(self) -> Any:
-        """TensorFlow's strategy; model and optimizer are made inside its scope."""
+    @property
+    def share(self) -> range:
+        """The replicas that are this process's own."""
+        own = len(self.model_devices)
+        first = self.cluster.index * own if self.cluster else 0
+        return range(first, first + own)
+
+    @property
+    def is_mirrored(self) -> bool:
+        """Whether there are several replicas, whose gradients are added up."""
+        return self.strategy in (MIRRORED, WORKERS)
+
+    def start_strategy(self, patience: float = 0.0) -> Any:
+        """TensorFlow's strategy; model and optimizer are made inside its scope. Workers wait for each other so long."""
         import tensorflow as tf
 
+        if self.cluster:
+            return compat.multi_worker(self.cluster.addresses, self.cluster.index, patience)
         if self.strategy == MIRRORED:
             # The devices are one machine's: sums by way of the first of them need no NCCL, which CPUs do not have.
             on_cpu = "CPU" in self.model_devices[0]
@@ -73,13 +91,35 @@ class Placement:
             for devices in (self.data_devices, self.model_devices)
         )
         lines = [f"mode: {self.mode}, strategy: {self.strategy}", f"features: {feature}", f"model: {model}"]
+        if self.cluster:
+            own = self.cluster.name(self.cluster.index)
+            lines.append(f"this is {own} of {self.cluster.size}, by {self.cluster.origin}; replicas: {self.replicas}")
         return [*lines, *(f"note: {reason}" for reason in self.reasons)]
 
 
-def place(devices: Devices, offered: Offered = OFFERED) -> Placement:
+def place(devices: Devices, offered: Offered = OFFERED, cluster: Optional[Cluster] = None) -> Placement:
     """Configure TensorFlow's devices, before it starts, as the recipe's [devices] asks."""
     gpus = compat.physical_devices("GPU", offered)
+    if cluster:
+        return _in_cluster(devices, len(gpus), offered, cluster)
     return _on_gpus(devices, len(gpus), offered) if gpus else _on_cpus(devices, offered)
+
+
+def _in_cluster(devices: Devices, gpus: int, offered: Offered, cluster: Cluster) -> Placement:
+    """The strategy of several workers has every GPU that it sees train, or the one CPU: all else is hidden from it."""
+    reasons = []
+    if devices.data_gpus and devices.model_gpus:
+        reasons.append("in a cluster there is no dual pipeline: the GPUs that train make the features")
+    if not gpus:
+        if devices.multi_gpu or len(devices.model_gpus) > 1:
+            reasons.append("in a cluster a worker without GPUs is one device: its model is not mirrored")
+        alone = _on_cpus(Devices(), offered)
+    else:
+        every = devices.visible or range(gpus)
+        chosen: Sequence[int] = sorted(set(every)) if devices.multi_gpu else devices.model_gpus or [min(every)]
+        asked = Devices(visible_gpus=",".join(map(str, chosen)), multi_gpu=devices.multi_gpu or len(chosen) > 1)
+        alone = _on_gpus(asked, gpus, offered)
+    return attrs.evolve(alone, strategy=WORKERS, cluster=cluster, reasons=(*alone.reasons, *reasons))
 
 
 def _on_gpus(devices: Devices, count: int, offered: Offered) -> Placement:

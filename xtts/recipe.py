@@ -225,6 +225,22 @@ class Devices:
 
 
 @attrs.frozen
+class Cluster:
+    """The workers, a process each, that train one model together. One that is not named is one worker."""
+
+    workers: Tuple[str, ...] = knob(
+        (), "addresses of all workers, host:port, the chief's first; TF_CONFIG goes before them", uniqueItems=True
+    )
+    index: Optional[int] = knob(
+        None, "which of them this one is, from 0; unset: the one with this host's name", **AMOUNT
+    )
+    slurm: bool = knob(False, "one worker a task of the Slurm step this is in")
+    port: int = knob(8888, "Slurm: the first worker's port on each machine", minimum=1024, maximum=65_000)
+    patience: float = knob(600.0, "seconds that workers wait for one that does not answer", maximum=1e6, **POSITIVE)
+    restarts: int = knob(10, "times in a row, with no step between, that a run goes on after losing a worker", **AMOUNT)
+
+
+@attrs.frozen
 class Recipe:
     """Everything a run is made from. Sections left out keep their defaults."""
 
@@ -237,6 +253,7 @@ class Recipe:
     train: Train = attrs.field(factory=Train)
     codec: Codec = attrs.field(factory=Codec)
     devices: Devices = attrs.field(factory=Devices)
+    cluster: Cluster = attrs.field(factory=Cluster)
 
     def __attrs_post_init__(self) -> None:
         found = contradictions(self.as_tables())

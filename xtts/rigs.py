@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from xtts import compat, weights
 from xtts.batches import CodecSource, Divided, Filling, GptSource, GptStores, Source, seconds_a_batch, try_shapes
+from xtts.crew import Crew
 from xtts.descriptions import Makes
 from xtts.features import Features, functions
 from xtts.feed import Feed, Maker, Work
@@ -56,6 +57,7 @@ class Session:
     stats: np.ndarray  # what mels are divided by, [n_mels]
     board: TensorBoard
     say: Callable[[str], None]
+    crew: Crew
     service: Optional[Service] = None  # that reads and makes features, elsewhere
 
     @property
@@ -80,7 +82,7 @@ class Session:
     def reserve(self, stage: str, shapes: Sequence[Shape]) -> Reserve:
         """How many batches wait for the model."""
         rows = max(batch_bytes(self.recipe, shape, stage) for shape in shapes)  # type: ignore[arg-type]
-        return Reserve.of(self.recipe.devices.buffer_size, self.readers, rows * self.placement.replicas)
+        return Reserve.of(self.recipe.devices.buffer_size, self.readers, rows * len(self.placement.share))
 
     def features(self, codecs: Sequence[Optional[Codec]]) -> List[Features]:
         """The functions of every data device."""
@@ -142,14 +144,15 @@ class Rig:
         )
 
     def held_out(self) -> List[Tuple[Dict[str, Any], np.ndarray]]:
-        """The batches of a validation, the same every time, and what each part of the loss is a mean of.
+        """The batches of a validation, the same every time, and what each part of the loss is a mean of in all.
 
         None when nothing that was held out can be read any more: nothing has no loss.
         """
         workers = range(self.held_order.workers)
         batches = zip(*(self.held_order.batches(0, worker=worker) for worker in workers))
         rows = [self.held_source.read(some, number) for number, some in enumerate(batches)]
-        return [(self.held_source.finish(one), one.counts) for one in rows if one.counts.any()]
+        counts = self.session.crew.sum(np.array([one.counts for one in rows]))
+        return [(self.held_source.finish(one), count) for one, count in zip(rows, counts) if count.any()]
 
 
 def codec_rig(session: Session, published: Optional[Mapping[str, np.ndarray]] = None) -> Rig:
@@ -165,22 +168,24 @@ def codec_rig(session: Session, published: Optional[Mapping[str, np.ndarray]] = 
         optimizer = _optimizer(recipe, stage, ema_decay=0.0)
     every_device = session.features([None] * len(session.placement.data_devices))
     features = every_device[0]
-    shape = stage.shapes[0]
+    shape, share, is_chief = stage.shapes[0], session.placement.share, session.crew.is_chief
     held_shape = attrs.evolve(shape, batch_size=min(HELD_ROWS, shape.batch_size))
 
     def sources(part: Part, layout: Layout, is_random: bool) -> List[CodecSource]:
         if session.is_cached:
-            with Bar("making mels") as bar:
+            with session.crew.chief_first(), Bar("making mels") as bar:
                 store = Filling(recipe, part, layout, features).mels(digest(session.stats.tolist()), bar)
-            return [CodecSource(recipe, part, features, store, is_random)]
-        return [CodecSource(recipe, part, own, None, is_random) for own in every_device]
+            return [CodecSource(recipe, part, features, store, is_random, share)]
+        return [CodecSource(recipe, part, own, None, is_random, share) for own in every_device]
 
     def begin(work: Work) -> None:
         if own:  # it has a codebook
             return
-        mel, lengths = (tf.convert_to_tensor(work.batches[0][name]) for name in ("mel", "lengths"))
+        mel, lengths = (session.crew.gathered(work.batches[0][name]) for name in ("mel", "lengths"))
         with session.strategy.scope():
-            stage.model.begin(mel, lengths, recipe.run.seed)
+            stage.model.begin(tf.convert_to_tensor(mel), tf.convert_to_tensor(lengths), recipe.run.seed)
+        book = stage.model.codebook
+        session.crew.spread([book.embed, book.embed_avg, book.cluster_size])
 
     every = np.minimum(session.plan.layout.shape_of, 0)  # one shape for all, and what was set aside stays so
     held = session.held_out
@@ -188,7 +193,9 @@ def codec_rig(session: Session, published: Optional[Mapping[str, np.ndarray]] = 
     source, *further = sources(session.material.train, session.plan.layout, is_random=True)
     samples = CodecSamples(
         Journal(session.folder), MelSpec.of(recipe.audio), session.stats, "codec", session.placement.model_devices[0]
-    ).prepare(recipe, held, features, stage.model)
+    )
+    if is_chief:
+        samples.prepare(recipe, held, features, stage.model)
     return Rig(
         session,
         stage,
@@ -199,8 +206,8 @@ def codec_rig(session: Session, published: Optional[Mapping[str, np.ndarray]] = 
         held_shape,
         Order(held_every, (held_shape.batch_size,), recipe.run.seed, replicas),
         sources(held, held_layout(recipe, held, replicas), is_random=False)[0],
-        samples,
-        [*(function for own in every_device for function in own.functions), *samples.functions],
+        samples if is_chief else lambda step: None,
+        [*(function for own in every_device for function in own.functions), *(samples.functions if is_chief else ())],
         begin,
         further,
     )
@@ -217,18 +224,18 @@ def gpt_rig(
             _load_gpt(stage, published, recipe.run.seed)
         optimizer = _optimizer(recipe, stage, recipe.train.ema_decay)
     every_device = session.features(codecs)
-    features = every_device[0]
+    features, share, is_chief = every_device[0], session.placement.share, session.crew.is_chief
 
     def sources(part: Part, layout: Layout, is_random: bool, is_free: bool = False) -> List[GptSource]:
         stores = None
         if session.is_cached:
             filling, about = Filling(recipe, part, layout, features), digest(session.stats.tolist())
-            with Bar("making codes") as bar:
+            with session.crew.chief_first(), Bar("making codes") as bar:
                 codes = filling.codes(f"{about} {codec_digest}", bar)
-            with Bar("making reference mels") as bar:
+            with session.crew.chief_first(), Bar("making reference mels") as bar:
                 stores = GptStores(codes, filling.references(about, bar))
         return [
-            GptSource(recipe, part, material.tokenizer, layout.shapes, own, stores, is_random, is_free)
+            GptSource(recipe, part, material.tokenizer, layout.shapes, own, stores, is_random, is_free, share)
             for own in every_device[: 1 if stores else None]
         ]
 
@@ -236,7 +243,9 @@ def gpt_rig(
     held_shapes = held_layout(recipe, held, session.placement.replicas)
     samples = GptSamples(
         Journal(session.folder), MelSpec.of(recipe.audio), session.stats, "gpt", session.placement.model_devices[0]
-    ).prepare(recipe, held, material.tokenizer, features, stage.model, codecs[0])
+    )
+    if is_chief:
+        samples.prepare(recipe, held, material.tokenizer, features, stage.model, codecs[0])
     held_shape = held_shapes.shapes[0]
     source, *further = sources(material.train, session.plan.layout, is_random=True, is_free=session.is_free)
     return Rig(
@@ -249,8 +258,8 @@ def gpt_rig(
         held_shape,
         Order(held_shapes.shape_of[:MOST_HELD], (held_shape.batch_size,), recipe.run.seed, session.placement.replicas),
         sources(held, held_shapes, is_random=False)[0],
-        samples,
-        [*(function for own in every_device for function in own.functions), *samples.functions],
+        samples if is_chief else lambda step: None,
+        [*(function for own in every_device for function in own.functions), *(samples.functions if is_chief else ())],
         lambda work: None,
         further,
     )

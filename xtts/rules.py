@@ -13,7 +13,7 @@ class Contradiction(NamedTuple):
 def contradictions(tables: Dict[str, Dict[str, Any]]) -> List[Contradiction]:
     """Every contradiction in a recipe whose settings, defaults included, are all of their kind."""
     found = []
-    for section in (_data, _demo, _audio, _text, _train, _devices):
+    for section in (_data, _demo, _audio, _text, _train, _devices, _cluster):
         for broken, keys, problem in section(tables[section.__name__[1:]]):
             if broken:
                 found.append(Contradiction(tuple((section.__name__[1:], key) for key in keys), problem))
@@ -25,7 +25,19 @@ def contradictions(tables: Dict[str, Dict[str, Any]]) -> List[Contradiction]:
                 " jit_compile = false",
             )
         )
+    cluster = tables["cluster"]
+    if "service" in tables["data"] and (len(cluster["workers"]) > 1 or cluster["slurm"]):
+        named = "slurm" if cluster["slurm"] else "workers"
+        found.append(Contradiction((("data", "service"), ("cluster", named)), served_alone("[cluster]")))
     return found
+
+
+def served_alone(origin: str) -> str:
+    """Why workers of a cluster, named there, have no tf.data service."""
+    return (
+        f"tf.data service feeds one process, and {origin} names several workers, which read for themselves; remove"
+        " service, or train with one worker"
+    )
 
 
 Rule = Tuple[bool, Tuple[str, ...], str]  # whether it is broken, the keys it is about, what to say
@@ -136,3 +148,30 @@ def _devices(devices: Dict[str, Any]) -> Iterator[Rule]:
 def _several(gpus: Any) -> List[int]:
     """One GPU, several or none, as a list."""
     return [] if gpus is None else [gpus] if isinstance(gpus, int) else list(gpus)
+
+
+def _cluster(cluster: Dict[str, Any]) -> Iterator[Rule]:
+    workers, index = cluster["workers"], cluster.get("index")
+    for address in workers:
+        yield (
+            not is_address(address),
+            ("workers",),
+            f'"{address}" is no address; write host:port, as in "10.0.0.1:8888"',
+        )
+    yield (
+        index is not None and 0 < len(workers) <= index,
+        ("index", "workers"),
+        f"there is no worker {index} among {len(workers)}; write 0 to {len(workers) - 1}",
+    )
+    yield (
+        cluster["slurm"] and bool(workers),
+        ("slurm", "workers"),
+        "slurm = true has Slurm name the workers, and workers names them too; write only one of them",
+    )
+
+
+def is_address(text: Any) -> bool:
+    """Whether it is host:port; an IPv6 host is in brackets."""
+    host, _, port = str(text).rpartition(":")
+    is_host = bool(host) and not set(host) & set(" /,") and (":" not in host or host[0] + host[-1] == "[]")
+    return is_host and port.isascii() and port.isdigit() and 0 < int(port) < 65_536

@@ -19,14 +19,18 @@ import shutil
 import signal
 import threading
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional
+from typing import Any, ContextManager, Dict, Iterator, List, Optional
 
+import attrs
 import numpy as np
 
 from xtts import XttsError, audio, compat, toml, voices, weights
 from xtts import plan as plans
 from xtts.assembly import VOICES
+from xtts.bystander import QuietCheckpoints, QuietJournal
 from xtts.checkpoint import Checkpoints, State, set_aside
+from xtts.cluster import Cluster, ClusterError, resolve
+from xtts.crew import Crew, CrewError, meet, watched
 from xtts.gauges import gauges
 from xtts.inputs import Inputs, changes, digest, inputs
 from xtts.journal import Journal
@@ -36,12 +40,13 @@ from xtts.mel import MelSpec, log_mel
 from xtts.monitor import Live, Monitor
 from xtts.names import MEL_STATS, PREFIXES, Description
 from xtts.page import counted
-from xtts.placement import place
+from xtts.placement import Placement, place
 from xtts.plan import Plan
 from xtts.progress import Bar
 from xtts.recipe import Recipe
 from xtts.recordings import Recordings
 from xtts.rigs import Rig, Session, codec_rig, frozen_codecs, gpt_rig
+from xtts.rules import served_alone
 from xtts.servers import started
 from xtts.service import Service, connect
 from xtts.sizes import SIZES
@@ -52,36 +57,107 @@ from xtts.train import Training
 from xtts.utterances import counts, write_rejected
 
 FEW = 200  # recordings that the scale of mels is measured on
+APART = {  # settings in which workers may differ: where things are, and who they are
+    "run": ("folder",),
+    "data": ("train", "val", "workers"),
+    "model": ("weights",),
+    "text": ("vocab",),
+    "devices": ("buffer_size", "model_start_delay"),
+    "cluster": ("workers", "index", "slurm", "port", "patience", "restarts"),
+}
 
 
 class RunError(XttsError):
     """A run that cannot start, and what to change."""
 
 
-def run(recipe: Recipe, say: Say = print) -> Path:
-    """Train every stage of a recipe that is not finished; the run's folder."""
+def run(recipe: Recipe, say: Say = print) -> Optional[Path]:
+    """Train every stage of a recipe that is not finished; the run's folder, where this process is who writes it."""
+    cluster = resolve(recipe.cluster)
     folder = Path(recipe.run.folder) / recipe.run.name
-    with RunLock(folder, say), _interrupted(), enough_memory(recipe), contextlib.ExitStack() as stack:
-        recipe = plans.settled(recipe, _begun(folder))
-        material = gather(recipe, say)
-        made = _planned(recipe, material)
-        placement = place(recipe.devices)
-        if placement.replicas != made.order.workers:
-            made = _planned(recipe, material, placement.replicas)
+    if cluster and recipe.data.service is not None:
+        raise ClusterError(f"data.service: {served_alone(cluster.origin)}")
+    crew = Crew()
+    with _written(folder, cluster, say), _interrupted(), contextlib.ExitStack() as stack:
+        stack.enter_context(watched(cluster, lambda: crew.has_stepped))
+        stack.enter_context(enough_memory(recipe))
+        placement = None
+        if cluster:  # before anything is read: the chief reads first
+            placement = place(recipe.devices, cluster=cluster)
+            crew = meet(placement, recipe.cluster.patience, say)
         published = _published(recipe)
-        stats = _mel_stats(folder, recipe, material.train, published)
-        _record(folder, recipe, material, made)
-        strategy, board = placement.start_strategy(), TensorBoard(folder / "tensorboard", say)
-        service = stack.enter_context(_service(folder, recipe, material.train, say))
-        session = Session(recipe, folder, material, made, placement, strategy, stats, board, say, service)
-        say(f"\n{made.text()}")
+        session = _prepared(recipe, folder, crew, placement, published, say)
+        service = stack.enter_context(_service(folder, session.recipe, session.material.train, say))
+        session = attrs.evolve(session, service=service)
+        say(f"\n{session.plan.text()}")
         say("\n".join(block(session)) + "\n")
         codec: Optional[Tensors] = published
         if "codec" in recipe.run.stages:
             codec = _renamed(_train_codec(session, published).tensors, PREFIXES["codec"])
         if "gpt" in recipe.run.stages:
-            _train_gpt(session, _codec_of(folder, codec), published)
-    return folder
+            _train_gpt(session, _codec_of(session, codec), published)
+    return folder if crew.is_chief else None
+
+
+def _prepared(
+    recipe: Recipe,
+    folder: Path,
+    crew: Crew,
+    placement: Optional[Placement],
+    published: Optional[Tensors],
+    say: Say,
+) -> Session:
+    """Everything that is read and planned before the first stage; workers have met before, and see that they agree."""
+    decided = crew.told_json(plans.settled(recipe, _begun(folder)).data.shapes if crew.is_chief else None)
+    recipe = attrs.evolve(recipe, data=attrs.evolve(recipe.data, shapes=decided))
+    with crew.chief_first():
+        material = gather(recipe, say)
+    made = _planned(recipe, material, placement.replicas if placement else None)
+    if placement is None:
+        placement = place(recipe.devices)
+        if placement.replicas != made.order.workers:
+            made = _planned(recipe, material, placement.replicas)
+    _check_agreement(crew, recipe, material, made)
+    stats = _mel_stats(folder, recipe, material.train, published) if crew.is_chief else None
+    stats = np.array(crew.told_json(None if stats is None else [float(value) for value in stats]), np.float32)
+    if crew.is_chief:
+        _record(folder, recipe, material, made)
+    strategy = crew.strategy or placement.start_strategy()
+    board = TensorBoard(folder / "tensorboard", say, is_wanted=crew.is_chief)
+    return Session(recipe, folder, material, made, placement, strategy, stats, board, say, crew)
+
+
+def _check_agreement(crew: Crew, recipe: Recipe, material: Material, plan: Plan) -> None:
+    """Refuse to train with a chief that would train something else."""
+    tables = recipe.as_tables()
+    own: Inputs = {
+        f"{section}.{name}": value
+        for section, table in tables.items()
+        for name, value in table.items()
+        if name not in APART.get(section, ())
+    }
+    about = inputs(recipe, "gpt", material, plan)
+    own.update({name: value for name, value in about.items() if "." not in name})
+    chiefs = json.loads(json.dumps(crew.told_json(own)))
+    different = changes(chiefs, json.loads(json.dumps(own)))
+    wrong = crew.sum(np.array([float(bool(different))]))
+    if different:
+        raise CrewError(
+            f"this worker would train something else than the chief: {', '.join(different)}; give both the same recipe"
+            " and recordings"
+        )
+    if wrong.any():
+        raise CrewError("another worker has another recipe or other recordings than the chief; it says which")
+
+
+def goes_on(recipe: Recipe) -> str:
+    """Where a run that was interrupted goes on, for people; only who writes its folder knows."""
+    folder = Path(recipe.run.folder) / recipe.run.name
+    for stage in reversed(recipe.run.stages):
+        steps = Checkpoints(folder / stage).steps()
+        if steps:
+            return f"after step {steps[-1]:,} of the {stage} stage"
+    return "from the chief's last checkpoint"
 
 
 @contextlib.contextmanager
@@ -170,6 +246,8 @@ def _train_gpt(session: Session, codec: Tensors, published: Optional[Tensors]) -
     now = inputs(session.recipe, "gpt", session.material, session.plan, name)
     frozen = frozen_codecs(session, own, PREFIXES["codec"])
     state = _trained(session, "gpt", now, lambda: gpt_rig(session, frozen, name, published))
+    if not session.crew.is_chief:
+        return
     _write_model(session, state, {**(published or {}), **own})
     voices.keep(session.folder / VOICES, session.material.held_out.corpus.utterances)
 
@@ -177,12 +255,13 @@ def _train_gpt(session: Session, codec: Tensors, published: Optional[Tensors]) -
 def _trained(session: Session, name: str, now: Inputs, make_rig: Any) -> State:
     """The last state of a stage: as it was found when it had ended, or after training."""
     folder, total = session.folder / name, session.recipe.steps_of(name)
-    state = _found(session, folder, now)
+    state = session.crew.told_state(_found(session, folder, now) if session.crew.is_chief else None)
     if state is not None and _is_over(state, total, session.recipe.train.early_stopping):
         session.say(f"{name}: finished before, after {state.step:,} steps; it is not repeated")
         return state
-    toml.write(folder / "inputs.json", json.dumps(now, indent=1) + "\n")
-    journal = Journal(session.folder)
+    if session.crew.is_chief:
+        toml.write(folder / "inputs.json", json.dumps(now, indent=1) + "\n")
+    journal = (Journal if session.crew.is_chief else QuietJournal)(session.folder)
     journal.resume(name, state.step if state else 0)
     rig = make_rig()
     if rig.makers:
@@ -193,7 +272,7 @@ def _trained(session: Session, name: str, now: Inputs, make_rig: Any) -> State:
         try:
             training.restore(state)
         except WeightsError as error:
-            kept = set_aside(folder)
+            kept = set_aside(folder) if session.crew.is_chief else folder
             session.say(f"{error}\n{name}: the checkpoint is of another model; it is kept as {kept.name}")
             return _trained(session, name, now, lambda: rig)
         training.monitor.event("resume", f"resumed after step {state.step:,}")
@@ -257,6 +336,8 @@ def _training(session: Session, rig: Rig, journal: Journal, total: int, done: in
         patience=recipe.train.most_skipped,
     )
 
+    checkpoints = Checkpoints if session.crew.is_chief else QuietCheckpoints
+
     def lost(utterance: str, why: str) -> None:
         monitor.warn(f"{utterance} is set aside: {why}", "set aside")
 
@@ -270,13 +351,14 @@ def _training(session: Session, rig: Rig, journal: Journal, total: int, done: in
         lambda start: rig.feed(lost, told, start, total),
         rig.held_out,
         rig.sample,
-        Checkpoints(session.folder / name, recipe.train.keep_checkpoints, session.say),
+        checkpoints(session.folder / name, recipe.train.keep_checkpoints, session.say),
         monitor,
         recipe.train,
         total,
         session.placement.replicas,
         recipe.devices.model_start_delay,
         rig.begin,
+        session.crew,
     )
 
 
@@ -359,11 +441,12 @@ def _published(recipe: Recipe) -> Optional[Tensors]:
     return tensors
 
 
-def _codec_of(folder: Path, tensors: Optional[Tensors]) -> Tensors:
+def _codec_of(session: Session, tensors: Optional[Tensors]) -> Tensors:
     """The codec's tensors as published: those given, or of a stage that was trained in this folder before."""
     if tensors is not None and any(name.startswith(PREFIXES["codec"]) for name in tensors):
         return tensors
-    state = Checkpoints(folder / "codec").newest()
+    folder, crew = session.folder, session.crew
+    state = crew.told_state(Checkpoints(folder / "codec").newest() if crew.is_chief else None)
     if state is None or not state.counters["finished"]:
         raise RunError(
             f"the gpt stage needs a codec, and {folder} has no finished one; add codec to run.stages, or name"
@@ -375,6 +458,11 @@ def _codec_of(folder: Path, tensors: Optional[Tensors]) -> Tensors:
 def _renamed(tensors: Tensors, prefix: str, own: str = "model.") -> Dict[str, np.ndarray]:
     """A checkpoint's weights under a published prefix."""
     return {prefix + name[len(own) :]: tensor for name, tensor in tensors.items() if name.startswith(own)}
+
+
+def _written(folder: Path, cluster: Optional[Cluster], say: Say) -> ContextManager[Any]:
+    """The run's folder as this process's own; of several workers the chief has it."""
+    return RunLock(folder, say) if cluster is None or cluster.is_chief else contextlib.nullcontext()
 
 
 @contextlib.contextmanager

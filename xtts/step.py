@@ -4,8 +4,8 @@ batches where lengths are free.
 Every function is traced, and run once on a batch of nothing, before step 0: TensorFlow optimises its graph, and XLA
 compiles it, at the first run and not at the trace. The loop calls concrete functions only, so none can be traced again.
 
-Inputs are plain tensors of the whole batch: a replica takes its own rows of them inside the function. Thereby a step
-looks the same from outside, whatever the strategy is.
+Inputs are plain tensors of this process's whole batch: a replica takes its own rows of them inside the function.
+Thereby a step looks the same from outside, whatever the strategy is. `totals` are those of all processes.
 """
 
 import time
@@ -18,7 +18,7 @@ from xtts import compat
 from xtts.feed import Work
 from xtts.model.layers import extents
 from xtts.optimizer import AdamW
-from xtts.placement import MIRRORED, Placement
+from xtts.placement import Placement
 from xtts.recipe import Recipe
 from xtts.shapes import Shape
 from xtts.stages import Piece, Stage, trainable
@@ -57,7 +57,7 @@ class Steps:
         self._accumulated = recipe.train.gradient_accumulation_steps
         self._variables = [weight.variable for weight in trainable(stage).values()]
         self._scale = LOSS_SCALE.get(recipe.train.precision, 1.0)
-        self._is_mirrored = placement.strategy == MIRRORED
+        self._is_mirrored, self._share = placement.is_mirrored, placement.share
         self._jit = jit_compile
         self._pieces = self._accumulated * placement.replicas
         self._sums: List[Any] = []  # of gradients, and behind them of the stage's statistics
@@ -65,7 +65,7 @@ class Steps:
             shapes = [*(v.shape for v in self._variables), *stage.statistics_shapes(self._pieces)]
             with strategy.scope():
                 self._sums = [tf.Variable(np.zeros(shape, np.float32), trainable=False) for shape in shapes]
-        self._names = list(stage.inputs(stage.shapes[0], placement.replicas))  # the same for every shape
+        self._names = list(stage.inputs(stage.shapes[0], len(self._share)))  # the same for every shape
         self._concrete: Dict[Any, Any] = {}
         self._trials: Dict[Any, List[Any]] = {}  # the specs of a batch of nothing, for each function
         batch = self._move if self._accumulated == 1 else self._add
@@ -102,7 +102,7 @@ class Steps:
             function = self._by_shape[0 if self._stage.is_free else shape]
             count = np.int32(work.step * self._accumulated + number)
             values = [batch[name] for name in self._names]
-            found.append(self._called(function, [*values, work.totals, step, count, True]))
+            found.append(self._called(function, [*values, np.maximum(work.totals, 1), step, count, True]))
         if self._apply is not None:
             parts = _sum([one[0].numpy() for one in found], np.float32)
             moved = self._called(self._apply, [np.float32(self._whole(parts)), step, True])
@@ -133,7 +133,7 @@ class Steps:
 
     def _compiled(self, body: Callable[..., Any], shape: Optional[Shape], is_free: bool = False) -> compat.Compiled:
         """`body` on every replica, as one function of plain tensors; free ones are tried in `shape`, and take any."""
-        replicas = self._placement.replicas
+        replicas = len(self._share)
         inputs = self._stage.inputs(shape, replicas) if shape else {}
         names, scalars = list(inputs), _SCALARS[body.__name__](len(self._stage.parts))
         signature = [*(_opened(spec) if is_free else spec for spec in inputs.values()), *scalars]
@@ -142,7 +142,7 @@ class Steps:
         def function(*values: Tensor) -> Any:
             def on_replica() -> Any:
                 context = tf.distribute.get_replica_context()
-                replica = context.replica_id_in_sync_group
+                replica = self._place(context)
                 mine = {name: _rows(value, replica, replicas) for name, value in zip(names, values)}
                 return body(mine, static, context, *values[len(names) :])
 
@@ -242,8 +242,14 @@ class Steps:
         """Of a variable, the copy of this replica."""
         if not self._is_mirrored:
             return lambda variable: variable
-        replica = int(tf.get_static_value(tf.convert_to_tensor(context.replica_id_in_sync_group)))
-        return lambda variable: self._strategy.experimental_local_results(variable)[replica]
+        place = self._place(context)
+        return lambda variable: self._strategy.experimental_local_results(variable)[place]
+
+    def _place(self, context: Any) -> int:
+        """Which of this process's replicas it is."""
+        if not self._is_mirrored:
+            return 0
+        return int(tf.get_static_value(tf.convert_to_tensor(context.replica_id_in_sync_group))) - self._share.start
 
 
 def _sum(parts: List[np.ndarray], dtype: Any) -> np.ndarray:

@@ -18,8 +18,10 @@ ABSENT = (
 class TensorBoard:
     """The event files in a folder. Without TensorBoard `is_on` is false, and every call does nothing."""
 
-    def __init__(self, folder: Union[str, Path], say: Callable[[str], None] = print) -> None:
+    def __init__(self, folder: Union[str, Path], say: Callable[[str], None] = print, is_wanted: bool = True) -> None:
         self._writer: Any = None
+        if not is_wanted:
+            return
         if _is_there():
             import tensorflow as tf
 

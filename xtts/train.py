@@ -16,6 +16,7 @@ import numpy as np
 
 from xtts import XttsError
 from xtts.checkpoint import Checkpoints, State
+from xtts.crew import Crew
 from xtts.feed import RECENT, Feed, Spell, Work, overlap
 from xtts.model.layers import Weight
 from xtts.monitor import Monitor
@@ -54,6 +55,7 @@ class Training:
     replicas: int
     start_delay: float  # seconds
     begin: Callable[[Work], None]  # before step 0
+    crew: Crew = attrs.field(factory=Crew)
     best: Optional[float] = None  # validation loss
     stale: int = 0  # validations since
     is_finished: bool = False
@@ -73,11 +75,12 @@ class Training:
                 for work in feed:
                     if work.step == 0:
                         self.begin(work)
+                    work, is_told = self.crew.agreed(work, stop)
                     began = time.monotonic()
                     result = self.steps(work)
                     self.spells.append(Spell(began, time.monotonic()))
                     self._note(work, result, feed)
-                    if self._look_after(work.step + 1, stop.is_set()):
+                    if self._look_after(work.step + 1, is_told()):
                         break
         assert self.last is not None
         return self.last

@@ -17,11 +17,11 @@ ORDER = """
     distances trigrams judges voiceprints evaluation
 """.split()
 BELOW = """
-    placement
+    cluster placement
     features store recordings batches division feed
     descriptions servers service
     stages optimizer step
-    checkpoint lock journal
+    checkpoint lock journal bystander crew
     gauges tensorboard monitor
     assembly synthesis rendering
     train
@@ -29,6 +29,7 @@ BELOW = """
     tables charts runfolder stagecharts gallery report
     speak say savedmodel evaluate
     trial tune
+    launch
 """.split()  # after the line: these know TensorFlow, or what is made with it
 LAST = ["doctor", "cli", "__main__"]
 TOP = ("xtts.XttsError", "xtts.Mistake", "xtts.__version__")  # of the package itself

@@ -28,12 +28,14 @@ from xtts.compat.functions import Compiled, RetraceError, RetraceWarning, Signat
 from xtts.compat.isolation import Isolation, isolate_memory
 from xtts.compat.offered import OFFERED, Offered, detect
 from xtts.compat.signatures import explain, signature
+from xtts.compat.workers import MeetingError, lost_tasks, multi_worker, slurm_workers
 
 __all__ = [
     "OFFERED",
     "Compiled",
     "DeviceError",
     "Isolation",
+    "MeetingError",
     "Memory",
     "Offered",
     "RetraceError",
@@ -46,11 +48,14 @@ __all__ = [
     "explain",
     "isolate_memory",
     "logical_devices",
+    "lost_tasks",
     "memory_info",
+    "multi_worker",
     "physical_devices",
     "set_memory_growth",
     "set_visible",
     "signature",
+    "slurm_workers",
     "split",
     "trace_count",
     "watch",

@@ -40,6 +40,8 @@ class Offered(NamedTuple):
     jit_compile: Choice  # of tf.function, by keyword
     reduce_retracing: Choice  # of tf.function, by keyword
     trace_count: Choice  # of what tf.function returns
+    multi_worker: Choice  # the strategy of several machines
+    slurm: Choice  # who is in a Slurm step
 
     def names(self) -> Dict[str, Optional[str]]:
         """The name chosen for each capability."""
@@ -82,6 +84,10 @@ def detect(tf: Any) -> Offered:
         jit_compile=keyword("jit_compile", "experimental_compile"),
         reduce_retracing=keyword("reduce_retracing", "experimental_relax_shapes"),
         trace_count=Choice("Function.experimental_get_tracing_count", "experimental_get_tracing_count"),
+        multi_worker=first(
+            "tf.distribute.MultiWorkerMirroredStrategy", "tf.distribute.experimental.MultiWorkerMirroredStrategy"
+        ),
+        slurm=first("tf.distribute.cluster_resolver.SlurmClusterResolver"),
     )
 
 
