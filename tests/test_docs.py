@@ -65,3 +65,11 @@ def test_ci_runs_the_commands_of_the_readme():
             ["sed", "-n", f"/<!-- {name} -->/,/^```$/p", "README.md"], cwd=str(ROOT), capture_output=True, text=True
         ).stdout
         assert ".venv/bin/" in found
+
+
+def test_the_readme_has_the_table_of_peers():
+    """Between the marks that `python -m benchmarks.peers --readme` knows, with the day and the machine it is of."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    table = text[text.index("<!-- peers -->") : text.index("<!-- /peers -->")]
+    assert table.count("\n| ") >= 7
+    assert re.search(r"\d{4}-\d\d-\d\d, .+, \d+ cores, .+TensorFlow [\d.]+\.\n", table)
