@@ -53,20 +53,20 @@ class Knob:
 
 
 def knobs(stage: str) -> List[Knob]:
-    """What is tried, in this order."""
+    """What is tried, in this order: what is traced quickly first, and what needs many traces last."""
     batch: Key = ("train", "batch_size") if stage == "gpt" else ("codec", "batch_size")
     other = "a step learns from other utterances: look at train.learning_rate and train.steps too"
     found = [
-        Knob("shapes", _SHAPES, _shapes, "the same utterances, in other batches", False),
-        Knob("xla", (("train", "jit_compile"), *_SHAPES), _xla, "the same, but for rounding", True),
         Knob("batch", (batch,), lambda recipe: _doubled(recipe, batch), other, False),
         Knob(
             "precision", (("train", "precision"),), _precision, "numbers are rounded otherwise: watch the loss", False
         ),
         Knob("workers", (("data", "workers"),), _workers, "the same", True, True),
         Knob("buffer", (("devices", "buffer_size"),), _buffer, "the same", True, True),
+        Knob("shapes", _SHAPES, _shapes, "the same utterances, in other batches", False),
+        Knob("xla", (("train", "jit_compile"), *_SHAPES), _xla, "the same, but for rounding", True),
     ]
-    return found if stage == "gpt" else found[1:]
+    return [knob for knob in found if stage == "gpt" or knob.name != "shapes"]  # the codec has one
 
 
 @attrs.frozen
