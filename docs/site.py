@@ -14,18 +14,14 @@ from mkdocs.structure.files import File
 
 DOCS = Path(__file__).resolve().parent
 TOP = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
-LATER = {"benchmarks.md", "cluster.md", "data_service.md", "scaling.md", "tuning.md"}  # in the navigation once written
 PERSIAN = "fa/"
 LINK = re.compile(r"(\]\()([^)#\s]+)")
 TITLE = re.compile(r"^# (.+)$", re.MULTILINE)
 
 
 def on_config(config):
-    """The navigation without what is not written yet, and with the Persian pages."""
-    persian = list(_persian_nav(config.nav))
-    config.nav = [*_written(config.nav), *persian]
-    if not persian:
-        del config.extra["alternate"]
+    """The navigation with the Persian pages."""
+    config.nav = [*config.nav, *_persian_nav(config.nav)]
     return config
 
 
@@ -61,16 +57,6 @@ def _persian(theme):
     return theme
 
 
-def _written(nav):
-    """The navigation without the pages that are to come later and are not there."""
-    for entry in nav:
-        ((title, target),) = entry.items()
-        if isinstance(target, list):
-            yield {title: list(_written(target))}
-        elif target not in LATER or (DOCS / target).exists():
-            yield entry
-
-
 def _pages(nav):
     for entry in nav:
         for target in entry.values():
@@ -82,8 +68,7 @@ def _persian_nav(nav):
     written = sorted(path.relative_to(DOCS).as_posix() for path in (DOCS / "fa").rglob("*.md"))
     order = [f"{PERSIAN}{page}" for page in _pages(nav)]
     pages = sorted(written, key=lambda page: order.index(page) if page in order else len(order))
-    if pages:
-        yield {"فارسی": [{_title(page): page} for page in pages]}
+    return [{"فارسی": [{_title(page): page} for page in pages]}]
 
 
 def _title(page):
