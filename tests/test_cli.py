@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from xtts import cli, toml
+from xtts import cli, flags, toml
 
 ROOT = Path(__file__).parent.parent
 RECIPE = ROOT / "recipes" / "dual_gpu.toml"
@@ -70,11 +70,11 @@ def test_every_flag_sets_the_setting_it_is_short_for():
     known = {
         f"{section}.{name}" for section, values in toml.schema()["properties"].items() for name in values["properties"]
     }
-    assert set(cli.RECIPE_FLAGS.values()) <= known
-    typed = [word for flag in cli.RECIPE_FLAGS for word in ([flag] if flag in cli.SWITCHES else [flag, "7"])]
+    assert set(flags.RECIPE_FLAGS.values()) <= known
+    typed = [word for flag in flags.RECIPE_FLAGS for word in ([flag] if flag in flags.SWITCHES else [flag, "7"])]
     arguments = cli._parser().parse_args(["run", "r.toml", *typed])
-    assert [key for _, key, _ in arguments.settings] == list(cli.RECIPE_FLAGS.values())
-    assert {text for flag, _, text in arguments.settings if flag in cli.SWITCHES} == {"true"}
+    assert [key for _, key, _ in arguments.settings] == list(flags.RECIPE_FLAGS.values())
+    assert {text for flag, _, text in arguments.settings if flag in flags.SWITCHES} == {"true"}
 
 
 def test_a_bad_recipe_is_answered_without_a_traceback(xtts, tmp_path):

@@ -10,24 +10,18 @@ import sys
 from typing import Any, List, Optional, Sequence
 
 from xtts import Mistake, XttsError, __version__
-
-RECIPE_FLAGS = {  # shorter spellings of --set, under the names people already use
-    "--train-data": "data.train",
-    "--val-data": "data.val",
-    "--enable-static-shapes": "data.pad_to_fixed_length",
-    "--pad-to-fixed-length": "data.pad_to_fixed_length",
-    "--max-text-length": "data.max_text_length",
-    "--max-mel-frames": "data.max_mel_frames",
-    "--model-size": "model.size",
-    "--batch-size": "train.batch_size",
-    "--data-gpu": "devices.data_gpu",
-    "--model-gpu": "devices.model_gpu",
-    "--visible-gpus": "devices.visible_gpus",
-    "--multi-gpu": "devices.multi_gpu",
-    "--buffer-size": "devices.buffer_size",
-    "--model-start-delay": "devices.model_start_delay",
-}
-SWITCHES = {"--enable-static-shapes", "--pad-to-fixed-length", "--multi-gpu"}  # true by being there
+from xtts.flags import (
+    add,
+    add_corpus,
+    add_demo,
+    add_evaluate,
+    add_import,
+    add_json,
+    add_recipe_flags,
+    add_say,
+    add_server,
+    add_tune,
+)
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
@@ -354,22 +348,6 @@ def _aside(line: str) -> None:
     print(line, file=sys.stderr)
 
 
-class _Set(argparse.Action):
-    """Collects --set and its shorter spellings, in the order they were typed: the last one wins."""
-
-    def __call__(self, parser: Any, arguments: Any, value: Any, option: Optional[str] = None) -> None:
-        flag = str(option)
-        if flag == "--set":
-            key, equals, text = value.partition("=")
-            if not equals:
-                parser.error(f"--set {value}: there is no = in it; write --set key=value, as in --set train.steps=100")
-            arguments.settings.append((f"--set {value}", key.strip(), text.strip()))
-        elif flag in SWITCHES:
-            arguments.settings.append((flag, RECIPE_FLAGS[flag], "true"))
-        else:
-            arguments.settings.append((f"{flag} {value}", RECIPE_FLAGS[flag], value))
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="xtts",
@@ -379,145 +357,32 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"xtts {__version__}")
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
-    _add_recipe_flags(_add(verbs, run))
-    starting = _add_recipe_flags(_add(verbs, cluster))
+    add_recipe_flags(add(verbs, run))
+    starting = add_recipe_flags(add(verbs, cluster))
     starting.add_argument("--workers", type=int, default=2, metavar="N", help="how many there are (2)")
-    _add_json(starting)
-    _add_json(_add_recipe_flags(_add(verbs, plan)))
-    _add_json(_add_tune(_add_recipe_flags(_add(verbs, tune))))
-    _add(verbs, report).add_argument("folder", metavar="RUN", help="a run's folder, such as runs/dual_gpu")
-    _add_json(_add_corpus(_add(verbs, stats)))
-    deeds = _add(verbs, corpus).add_subparsers(metavar="DEED", required=True)
-    _add_demo(_add(deeds, demo, "deed"))
-    _add_corpus(_add(deeds, check, "deed")).add_argument(
-        "--rejected", metavar="FILE", help="write a CSV of the unusable"
-    )
-    _add_json(_add_say(_add(verbs, say)))
-    _add_json(_add_evaluate(_add(verbs, evaluate)))
-    _add_import(_add(verbs, import_))
-    exporting = _add(verbs, export)
+    add_json(starting)
+    add_json(add_recipe_flags(add(verbs, plan)))
+    add_json(add_tune(add_recipe_flags(add(verbs, tune))))
+    add(verbs, report).add_argument("folder", metavar="RUN", help="a run's folder, such as runs/dual_gpu")
+    add_json(add_corpus(add(verbs, stats)))
+    deeds = add(verbs, corpus).add_subparsers(metavar="DEED", required=True)
+    add_demo(add(deeds, demo, "deed"))
+    add_corpus(add(deeds, check, "deed")).add_argument("--rejected", metavar="FILE", help="write a CSV of the unusable")
+    add_json(add_say(add(verbs, say)))
+    add_json(add_evaluate(add(verbs, evaluate)))
+    add_import(add(verbs, import_))
+    exporting = add(verbs, export)
     exporting.add_argument("folder", metavar="RUN", help="a run's folder, or one that import made")
     exporting.add_argument("out", metavar="OUT.safetensors", nargs="?", help="the file to write")
     exporting.add_argument("--saved-model", metavar="DIR", help="write a SavedModel instead, which runs without xtts")
-    migrating = _add(verbs, migrate)
+    migrating = add(verbs, migrate)
     migrating.add_argument("config", metavar="config.yaml", help="the configuration of MyXTTS")
     migrating.add_argument("-o", "--out", metavar="OUT.toml", help="the recipe to write; unset: called as the YAML is")
-    dispatching = _add_server(_add(verbs, data_dispatcher))
+    dispatching = add_server(add(verbs, data_dispatcher))
     dispatching.add_argument("--work-dir", metavar="DIR", help="keep state there, to be started again after a crash")
-    working = _add_server(_add(verbs, data_worker))
+    working = add_server(add(verbs, data_worker))
     working.add_argument("--dispatcher", metavar="ADDRESS", required=True, help="such as grpc://10.0.0.5:5000")
     working.add_argument("--host", help="name or address that others reach this machine by; unset: as seen there")
-    _add_json(_add(verbs, doctor))
-    _add(verbs, schema)
-    return parser
-
-
-def _add(verbs: Any, verb: Any, kind: str = "verb") -> argparse.ArgumentParser:
-    help = verb.__doc__.rstrip(".")
-    parser: argparse.ArgumentParser = verbs.add_parser(
-        verb.__name__.rstrip("_").replace("_", "-"),
-        help=help[0].lower() + help[1:],
-        description=verb.__doc__,
-        allow_abbrev=False,
-    )
-    parser.set_defaults(**{kind: verb})
-    return parser
-
-
-def _add_json(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print it for machines")
-
-
-def _add_tune(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    parser.add_argument("--minutes", type=_positive, default=10.0, help="how long is tried, after the first trial (10)")
-    parser.add_argument("--seconds", type=_positive, default=8.0, help="how long the steps of a trial are measured (8)")
-    parser.add_argument(
-        "--only", default="", metavar="NAMES", help="some of shapes,xla,batch,precision,workers,buffer; or speed"
-    )
-    parser.add_argument("-o", "--out", metavar="TUNED.toml", help="the recipe to write; unset: RECIPE.tuned.toml")
-    return parser
-
-
-def _positive(text: str) -> float:
-    number = float(text)
-    if not 0 < number < float("inf"):
-        raise ValueError
-    return number
-
-
-def _add_server(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    parser.add_argument("--port", type=int, default=0, help="to listen on; 0: any that is free (0)")
-    parser.add_argument("--tied", action="store_true", help="end when standard input ends")
-    _add_json(parser)
-    return parser
-
-
-def _add_corpus(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    parser.add_argument("folder", metavar="FOLDER", help="a corpus folder, or its metadata file")
-    parser.add_argument("--format", default="auto", choices=["auto", "ljspeech", "vctk", "csv", "common_voice"])
-    parser.add_argument("--language", default="en", help="of a corpus that does not name one")
-    return parser
-
-
-def _add_demo(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("folder", metavar="OUT", help="the folder to make")
-    parser.add_argument("--minutes", type=float, default=10.0, help="how much is spoken (10)")
-    parser.add_argument("--voices", type=int, default=8, help="by how many (8)")
-    parser.add_argument("--language", default="en,fa", help="in which languages (en,fa)")
-    parser.add_argument("--seed", type=int, default=0, help="another seed, other voices and sentences")
-    parser.add_argument("--vocabulary", default="wide", choices=["wide", "small"], help="small: some 170 English words")
-
-
-def _add_say(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    parser.add_argument("folder", metavar="RUN", help="a run's folder, or one that import made")
-    parser.add_argument("text", metavar="TEXT", nargs="?", help="what to say; - reads it from standard input")
-    parser.add_argument(
-        "-o", "--out", metavar="OUT.wav", help="the file to write; with --lines, a folder; -: standard output"
-    )
-    parser.add_argument("--lines", metavar="FILE", help="say a file of lines instead, a wave a line")
-    parser.add_argument("--speaker", metavar="REF.wav", action="append", help="a recording of the voice; or several")
-    parser.add_argument("--voice", metavar="NAME", help="a voice that the run keeps, or a file of --save-voice")
-    parser.add_argument("--save-voice", metavar="FILE", help="keep the voice, as .safetensors")
-    parser.add_argument("--language", metavar="CODE", help="of the text, such as fa; unset: by its letters")
-    parser.add_argument("--seed", type=int, help="another seed, another reading (0)")
-    parser.add_argument(
-        "--temperature",
-        type=float,
-        help="lower is steadier, higher livelier; 0.75 for published weights, 0.4 for a run's own",
-    )
-    parser.add_argument("--top-k", type=int, help="codes that are drawn from (50)")
-    parser.add_argument("--top-p", type=float, help="share of what is likely that is drawn from (0.85)")
-    parser.add_argument("--repetition-penalty", type=float, help="10 for published weights, 1 for a run's own")
-    parser.add_argument("--speed", type=float, help="1.5 is half as fast again, at the same pitch (1)")
-    parser.add_argument("--stream", action="store_true", help="write sound as it is made")
-    return parser
-
-
-def _add_evaluate(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    parser.add_argument("folder", metavar="RUN", help="a run's folder, such as runs/dual_gpu")
-    parser.add_argument("--utterances", type=int, default=20, metavar="N", help="how many are judged at most (20)")
-    parser.add_argument(
-        "--judge", default="auto", metavar="NAME", help="who listens for words: auto, none, sphinx or whisper (auto)"
-    )
-    return parser
-
-
-def _add_import(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", metavar="model.pth", help="the checkpoint, .pth or .safetensors")
-    parser.add_argument("out", metavar="OUT", help="the folder to make")
-    parser.add_argument("--dvae", metavar="dvae.pth", help="the codec, which is published as a file of its own")
-    parser.add_argument("--vocab", metavar="vocab.json", help="the vocabulary it was trained with, or a longer one")
-    parser.add_argument("--mel-norms", metavar="mel_norms.pth", help="what mels are divided by")
-    parser.add_argument("--config", metavar="config.json", help="Coqui's, where the shapes do not say everything")
-    parser.add_argument("--extend", action="store_true", help="add rows for tokens that only the vocabulary has")
-
-
-def _add_recipe_flags(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    parser.set_defaults(settings=[])
-    parser.add_argument("recipe", metavar="RECIPE", help="a TOML file, such as recipes/dual_gpu.toml")
-    parser.add_argument("--set", action=_Set, metavar="KEY=VALUE", help="change one setting, as in train.steps=100")
-    for flag, key in RECIPE_FLAGS.items():
-        nargs = 0 if flag in SWITCHES else None
-        value = "true" if flag in SWITCHES else "VALUE"
-        parser.add_argument(flag, action=_Set, nargs=nargs, metavar="VALUE", help=f"short for --set {key}={value}")
+    add_json(add(verbs, doctor))
+    add(verbs, schema)
     return parser

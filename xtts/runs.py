@@ -16,8 +16,6 @@ import contextlib
 import hashlib
 import json
 import shutil
-import signal
-import threading
 from pathlib import Path
 from typing import Any, ContextManager, Dict, Iterator, List, Optional
 
@@ -49,6 +47,7 @@ from xtts.rigs import Rig, Session, codec_rig, frozen_codecs, gpt_rig
 from xtts.rules import served_alone
 from xtts.servers import started
 from xtts.service import Service, connect
+from xtts.signals import interrupted
 from xtts.sizes import SIZES
 from xtts.step import Steps
 from xtts.tensorboard import TensorBoard
@@ -78,7 +77,7 @@ def run(recipe: Recipe, say: Say = print) -> Optional[Path]:
     if cluster and recipe.data.service is not None:
         raise ClusterError(f"data.service: {served_alone(cluster.origin)}")
     crew = Crew()
-    with _written(folder, cluster, say), _interrupted(), contextlib.ExitStack() as stack:
+    with _written(folder, cluster, say), interrupted(), contextlib.ExitStack() as stack:
         stack.enter_context(watched(cluster, lambda: crew.has_stepped))
         stack.enter_context(enough_memory(recipe))
         placement = None
@@ -463,16 +462,3 @@ def _renamed(tensors: Tensors, prefix: str, own: str = "model.") -> Dict[str, np
 def _written(folder: Path, cluster: Optional[Cluster], say: Say) -> ContextManager[Any]:
     """The run's folder as this process's own; of several workers the chief has it."""
     return RunLock(folder, say) if cluster is None or cluster.is_chief else contextlib.nullcontext()
-
-
-@contextlib.contextmanager
-def _interrupted() -> Iterator[None]:
-    """SIGTERM interrupts as SIGINT does: between steps there is nothing to save, and the folder is let go."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

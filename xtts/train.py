@@ -6,8 +6,6 @@ The loop knows nothing of devices, strategies or releases: those are in what it 
 
 import collections
 import contextlib
-import signal
-import threading
 import time
 from typing import Any, Callable, Deque, Dict, Iterator, Optional, Sequence, Tuple
 
@@ -24,6 +22,7 @@ from xtts.optimizer import AdamW
 from xtts.progress import Bar
 from xtts.recipe import Train
 from xtts.shapes import Shape
+from xtts.signals import told_to_stop
 from xtts.stages import Stage, trainable
 from xtts.step import Result, Steps
 from xtts.weights import assign, published
@@ -172,25 +171,6 @@ class Training:
         self.best, self.stale = state.counters["best"], state.counters["stale"]
         self.is_finished = bool(state.counters["finished"])
         self.monitor.restore(state.counters["monitor"])
-
-
-@contextlib.contextmanager
-def told_to_stop() -> Iterator[threading.Event]:
-    """An event that SIGINT and SIGTERM set; the second one of a kind does what it always does."""
-    stop = threading.Event()
-    before: Dict[int, Any] = {}
-
-    def told(number: int, _frame: Any) -> None:
-        stop.set()
-        signal.signal(number, before[number])
-
-    if threading.current_thread() is threading.main_thread():
-        before.update({number: signal.signal(number, told) for number in (signal.SIGINT, signal.SIGTERM)})
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def named(shape: Shape) -> str:

@@ -8,8 +8,6 @@ its first step counts.
 """
 
 import contextlib
-import signal
-import threading
 import time
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
@@ -22,6 +20,7 @@ from xtts.amend import Change, amended, described
 from xtts.progress import Bar
 from xtts.recipe import Recipe
 from xtts.reserve import LARGEST_BUFFER, reader_count
+from xtts.signals import interrupted
 from xtts.syntax import Key, RecipeError
 from xtts.trial import PROGRAM, Found, Trials, finished_codec, folder_for_a_while
 
@@ -126,7 +125,7 @@ def tune(
     recipe = toml.load(path, flags)
     stage = "gpt" if "gpt" in recipe.run.stages else "codec"
     chosen = _only(knobs(stage), only)
-    with Bar("tuning") as bar, _interrupted():
+    with Bar("tuning") as bar, interrupted():
         search = _Search(path, flags, minutes, bar, say)
         trials = Trials(
             path, tuple(settings), Path(recipe.run.folder), recipe.run.name, stage, seconds, program, search.draw
@@ -265,19 +264,6 @@ class _Search:
         self.rows.append(row)
         self._bar.wipe()
         self._say(row.text())
-
-
-@contextlib.contextmanager
-def _interrupted() -> Iterator[None]:
-    """SIGTERM interrupts as SIGINT does: the trial that is under way is ended, and its folder removed."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 @contextlib.contextmanager

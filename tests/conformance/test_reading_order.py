@@ -12,7 +12,7 @@ ORDER = """
     utterances tree records layouts headers cache corpus soundcheck
     espeak demo_sentences demo
     audio mel lengths stats
-    sizes shapes order memory page plan reserve progress material
+    sizes shapes order memory page plan reserve progress signals material
     weight_norm inert tensorfile pickles names weights voices
     distances trigrams judges voiceprints evaluation
 """.split()
@@ -31,7 +31,7 @@ BELOW = """
     trial tune
     launch
 """.split()  # after the line: these know TensorFlow, or what is made with it
-LAST = ["doctor", "cli", "__main__"]
+LAST = ["doctor", "flags", "cli", "__main__"]
 TOP = ("xtts.XttsError", "xtts.Mistake", "xtts.__version__")  # of the package itself
 
 
@@ -48,7 +48,7 @@ def test_every_module_has_its_place():
     """A new module is put into the order, here and in CONTRIBUTING.md."""
     assert {path.stem for path in PACKAGE.glob("*.py")} - {"__init__"} == {*ORDER, *BELOW, *LAST}
     page = (PACKAGE.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    for name in [*ORDER, *BELOW, "doctor", "cli"]:
+    for name in [*ORDER, *BELOW, "doctor", "flags", "cli"]:
         assert f"`{name}`" in page
 
 
