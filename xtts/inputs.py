@@ -6,6 +6,9 @@ import hashlib
 import json
 from typing import Any, Dict, List, Mapping, Tuple
 
+import numpy as np
+
+from xtts.crew import Crew, CrewError
 from xtts.material import Material
 from xtts.plan import Plan
 from xtts.recipe import Recipe
@@ -36,6 +39,15 @@ OWN: Mapping[str, Names] = {
         "text": ("tokenizer", "vocab"),
         "train": ("batch_size", "dropout", "ema_decay"),
     },
+}
+
+APART = {  # settings in which workers may differ: where things are, and who they are
+    "run": ("folder",),
+    "data": ("train", "val", "workers"),
+    "model": ("weights",),
+    "text": ("vocab",),
+    "devices": ("buffer_size", "model_start_delay"),
+    "cluster": ("workers", "index", "slurm", "port", "patience", "restarts"),
 }
 
 
@@ -69,6 +81,30 @@ def changes(before: Inputs, now: Inputs) -> List[str]:
         if old != new:
             found.append(f"{name} {json.dumps(old)} -> {json.dumps(new)}" if "." in name else name)
     return found
+
+
+def check_agreement(crew: Crew, recipe: Recipe, material: Material, plan: Plan) -> None:
+    """Refuse to train with a chief that would train something else."""
+    if crew.cluster is None:
+        return
+    tables = recipe.as_tables()
+    own: Inputs = {
+        f"{section}.{name}": value
+        for section, table in tables.items()
+        for name, value in table.items()
+        if name not in APART.get(section, ())
+    }
+    about = inputs(recipe, "gpt", material, plan)
+    own.update({name: value for name, value in about.items() if "." not in name})
+    different = changes(crew.told_json(own), json.loads(json.dumps(own)))
+    wrong = crew.sum(np.array([float(bool(different))]))
+    if different:
+        raise CrewError(
+            f"this worker would train something else than the chief: {', '.join(different)}; give both the same recipe"
+            " and recordings"
+        )
+    if wrong.any():
+        raise CrewError("another worker has another recipe or other recordings than the chief; it says which")
 
 
 def _defaults(names: Inputs) -> Inputs:

@@ -28,9 +28,9 @@ from xtts.assembly import VOICES
 from xtts.bystander import QuietCheckpoints, QuietJournal
 from xtts.checkpoint import Checkpoints, State, set_aside
 from xtts.cluster import Cluster, ClusterError, resolve
-from xtts.crew import Crew, CrewError, meet, watched
+from xtts.crew import Crew, meet, watched
 from xtts.gauges import gauges
-from xtts.inputs import Inputs, changes, digest, inputs
+from xtts.inputs import Inputs, changes, check_agreement, digest, inputs
 from xtts.journal import Journal
 from xtts.lock import RunLock
 from xtts.material import Material, Part, Say, gather
@@ -56,14 +56,6 @@ from xtts.train import Training
 from xtts.utterances import counts, write_rejected
 
 FEW = 200  # recordings that the scale of mels is measured on
-APART = {  # settings in which workers may differ: where things are, and who they are
-    "run": ("folder",),
-    "data": ("train", "val", "workers"),
-    "model": ("weights",),
-    "text": ("vocab",),
-    "devices": ("buffer_size", "model_start_delay"),
-    "cluster": ("workers", "index", "slurm", "port", "patience", "restarts"),
-}
 
 
 class RunError(XttsError):
@@ -116,7 +108,7 @@ def _prepared(
         placement = place(recipe.devices)
         if placement.replicas != made.order.workers:
             made = _planned(recipe, material, placement.replicas)
-    _check_agreement(crew, recipe, material, made)
+    check_agreement(crew, recipe, material, made)
     stats = _mel_stats(folder, recipe, material.train, published) if crew.is_chief else None
     stats = np.array(crew.told_json(None if stats is None else [float(value) for value in stats]), np.float32)
     if crew.is_chief:
@@ -124,29 +116,6 @@ def _prepared(
     strategy = crew.strategy or placement.start_strategy()
     board = TensorBoard(folder / "tensorboard", say, is_wanted=crew.is_chief)
     return Session(recipe, folder, material, made, placement, strategy, stats, board, say, crew)
-
-
-def _check_agreement(crew: Crew, recipe: Recipe, material: Material, plan: Plan) -> None:
-    """Refuse to train with a chief that would train something else."""
-    tables = recipe.as_tables()
-    own: Inputs = {
-        f"{section}.{name}": value
-        for section, table in tables.items()
-        for name, value in table.items()
-        if name not in APART.get(section, ())
-    }
-    about = inputs(recipe, "gpt", material, plan)
-    own.update({name: value for name, value in about.items() if "." not in name})
-    chiefs = json.loads(json.dumps(crew.told_json(own)))
-    different = changes(chiefs, json.loads(json.dumps(own)))
-    wrong = crew.sum(np.array([float(bool(different))]))
-    if different:
-        raise CrewError(
-            f"this worker would train something else than the chief: {', '.join(different)}; give both the same recipe"
-            " and recordings"
-        )
-    if wrong.any():
-        raise CrewError("another worker has another recipe or other recordings than the chief; it says which")
 
 
 def goes_on(recipe: Recipe) -> str:
