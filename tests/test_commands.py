@@ -21,7 +21,7 @@ PAGES = [
     ROOT / "README.md",
     DOCS / "tutorial.md",
     *(DOCS / "howto" / f"{name}.md" for name in HOW_TO),
-    DOCS / "troubleshooting.md",
+    *(DOCS / f"{name}.md" for name in ("cluster", "data_service", "tuning", "troubleshooting")),
 ]
 PROGRAM = "#!python\n"  # before what is not for a shell
 in_a_cell = pytest.mark.skipif("XTTS_CELL" in os.environ, reason="one environment runs the commands")
