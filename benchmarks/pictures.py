@@ -1,4 +1,4 @@
-"""Pictures for docs/benchmarks.md: the JSON of a run comes in, SVG files in docs/pictures/ go out.
+"""Pictures for docs/benchmarks.md: the JSON of a run, or of several, comes in, SVG files in docs/pictures/ go out.
 
     pytest benchmarks --benchmark-json=RUN.json && python benchmarks/pictures.py RUN.json
 
@@ -111,9 +111,10 @@ def buffers(shares: Mapping[str, float]) -> str:
     return picture("What a buffer is worth", below, chart)
 
 
-def main(path: str) -> None:
-    run = json.loads(Path(path).read_text(encoding="utf-8"))
-    info = {one["name"]: one["extra_info"] for one in run["benchmarks"]}
+def main(paths: Sequence[str]) -> None:
+    runs = [json.loads(Path(path).read_text(encoding="utf-8")) for path in paths]
+    run = {part: [one for some in runs for one in some[part]] for part in ("benchmarks", "promises")}
+    info = {one["name"]: one["extra_info"] for one in run["benchmarks"]}  # of the last run that has it
     promises = {one["name"]: one["measured"] for one in run["promises"]}
     found = ways(run)
     made = {
@@ -130,4 +131,4 @@ def main(path: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1:])

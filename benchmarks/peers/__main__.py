@@ -154,11 +154,11 @@ def main() -> int:
         for name in asked.only or MEASURED:
             print(f"measuring {name}", file=sys.stderr, flush=True)
             lines += MEASURED[name](asked.folder.resolve(), asked.rounds)
+            if asked.json:  # after each: whoever stops it keeps what was measured
+                figures = [{**one._asdict(), "times": one.times} for one in lines]
+                asked.json.write_text(json.dumps({**about, "lines": figures}, indent=1) + "\n", encoding="utf-8")
         table = markdown(lines, about)
         print(table)
-        if asked.json:
-            figures = [{**one._asdict(), "times": one.times} for one in lines]
-            asked.json.write_text(json.dumps({**about, "lines": figures}, indent=1) + "\n", encoding="utf-8")
         if asked.readme:
             put_into(README, table)
     except (PeerError, ProgramError) as error:
