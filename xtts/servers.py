@@ -17,7 +17,7 @@ import tempfile
 import threading
 import time
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Dict, Iterator, List, NoReturn, Optional, Tuple
 
 from xtts import XttsError, __version__
 
@@ -90,7 +90,7 @@ def dispatch(port: int, work_dir: Optional[str], as_json: bool, is_tied: bool) -
         server = service.dispatcher(port, work_dir)
         _listening("dispatcher", f"grpc://{socket.gethostname()}:{port}", as_json)
         _wait(stop)
-        del server
+    _leave(server)
 
 
 def work(dispatcher: str, port: int, host: Optional[str], as_json: bool, is_tied: bool) -> None:
@@ -113,9 +113,16 @@ def work(dispatcher: str, port: int, host: Optional[str], as_json: bool, is_tied
                 raise ServiceError(f"--dispatcher: {not_a_dispatcher(dispatcher, error)}") from None
             _listening("worker", f"grpc://{name}:{port}", as_json)
             _wait(stop)
-            del server
         finally:
             os.chdir(before)
+    _leave(server)
+
+
+def _leave(_server: Any) -> NoReturn:
+    """End the process at once. A server that is let go waits for whoever still reads from it, now and then for ever."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
 
 
 def _listening(what: str, address: str, as_json: bool) -> None:
