@@ -84,7 +84,10 @@ class Judge:
         self.verdicts: List[Verdict] = []
 
     def ratio(self, name: str, measure: Callable[[], float], bar: Bar, keeps: float = KEEPS) -> float:
-        """A ratio of two things that `measure` takes in turns; the best of the attempts counts."""
+        """A ratio of two things that `measure` takes in turns; the best of the attempts counts.
+
+        `keeps`: how much of a baseline must be left; 0: nothing, the bar alone counts.
+        """
         return self._judged(name, RATIO, measure, bar, keeps, ATTEMPTS)
 
     def count(self, name: str, measure: Callable[[], float], bar: Bar, kind: str = COUNT) -> float:
@@ -99,7 +102,7 @@ class Judge:
     ) -> float:
         assert name not in [one.name for one in self.verdicts], f"two promises are called {name!r}"
         before = self._before(name, kind)
-        bars = [bar] if before is None else [bar, bar.loosened(before, keeps)]
+        bars = [bar] if before is None or not keeps else [bar, bar.loosened(before, keeps)]
         best: Optional[float] = None
         for attempt in range(1, attempts + 1):
             try:

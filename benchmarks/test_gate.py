@@ -107,6 +107,7 @@ def test_a_ratio_has_some_attempts_and_a_margin() -> None:
     with pytest.raises(BrokenPromise, match="promised is at least 5, for it was 10"):
         judge().ratio("it", lambda: asked.append(1) or 4.0, at_least(2.0))
     assert len(asked) == ATTEMPTS
+    assert judge(0.001).ratio("it", lambda: 0.05, at_most(0.1), keeps=0.0) == 0.05
     one = judge()
     with pytest.raises(ZeroDivisionError):
         one.ratio("it", lambda: 1 / 0, at_least(2.0))
