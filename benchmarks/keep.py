@@ -26,8 +26,9 @@ def promises(runs: List[Dict[str, Any]]) -> Dict[str, Any]:
     for name, some in sorted(figures.items()):
         measured = [one["measured"] for one in some]
         worst = min if some[0]["bar"].startswith("at least") else max
-        figure = statistics.median(measured) if some[0]["kind"] == RATIO else worst(measured)
-        kept[name] = {"kind": some[0]["kind"], "measured": float(f"{figure:.6g}")}
+        # A count is kept to its last digit: rounded down, it would be broken by being what it was.
+        figure = float(f"{statistics.median(measured):.4g}") if some[0]["kind"] == RATIO else worst(measured)
+        kept[name] = {"kind": some[0]["kind"], "measured": figure}
     last = runs[-1]
     return {"tensorflow": last["machine_info"]["tensorflow"], "date": last["datetime"][:10], "promises": kept}
 
