@@ -35,8 +35,8 @@ class Branch(NamedTuple):
 BRANCHES = {
     "a sleep in the feed": Branch(
         "xtts/feed.py",
-        "        arrays = self._source.finish(rows)\n",
-        "        time.sleep(0.3)\n        arrays = self._source.finish(rows)\n",
+        "        arrays = self._makers[device].finish(rows)\n",
+        "        time.sleep(0.3)\n        arrays = self._makers[device].finish(rows)\n",
         "test_feed.py::test_the_model_does_not_wait_and_both_devices_work",
         "feed: share of time the model waits for data",
         "feed: traces after the start",
