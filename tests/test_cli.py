@@ -55,6 +55,8 @@ def test_a_demo_corpus_is_made_counted_and_checked(xtts, tmp_path):
         (1, ["plan", str(RECIPE), "--train-data", "nowhere"]),
         (1, ["plan", str(RECIPE), "--enable-static-shapes", "--max-mel-frames", "99999"]),
         (2, ["export", "nowhere"]),
+        (2, ["data-worker", "--dispatcher", "nowhere"]),
+        (2, ["tune", str(RECIPE), "--only", "nothing"]),
     ],
 )
 def test_what_cannot_be_done_is_a_sentence(xtts, status, arguments):

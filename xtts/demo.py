@@ -61,8 +61,6 @@ class DemoError(XttsError):
 class DemoMistake(DemoError, Mistake):
     """What was asked for is no demo corpus."""
 
-    status = Mistake.status  # and not DemoError's
-
 
 class DemoCorpus(NamedTuple):
     """What was made."""

@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, NoReturn, Optional, Tuple
 
-from xtts import XttsError, __version__
+from xtts import Mistake, XttsError, __version__
 
 ADDRESS = r"grpc://([^\s/:\[\]]+|\[[0-9A-Fa-f:.]+\]):(\d{1,5})"
 GREETING = "xtts-worker.json"  # in the folder a worker runs in: who it is, for those who ask
@@ -32,11 +32,15 @@ class ServiceError(XttsError):
     """Why there is no service, or no part in it, and what to do."""
 
 
+class AddressMistake(ServiceError, Mistake):
+    """What was typed is no address."""
+
+
 def host_and_port(target: str, what: str) -> Tuple[str, int]:
     """The two parts of a grpc:// address."""
     match = re.fullmatch(ADDRESS, target)
     if not match or not 0 < int(match.group(2)) < 65536:
-        raise ServiceError(f"{what}: {target!r} is no address; write grpc://HOST:PORT, such as grpc://10.0.0.5:5000")
+        raise AddressMistake(f"{what}: {target!r} is no address; write grpc://HOST:PORT, such as grpc://10.0.0.5:5000")
     return match.group(1).strip("[]"), int(match.group(2))
 
 

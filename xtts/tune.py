@@ -14,7 +14,7 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Seque
 
 import attrs
 
-from xtts import XttsError, toml
+from xtts import Mistake, XttsError, toml
 from xtts import plan as plans
 from xtts.amend import Change, amended, described
 from xtts.progress import Bar
@@ -37,6 +37,10 @@ SPEED = "speed"
 
 class TuneError(XttsError):
     """A recipe that cannot be tuned."""
+
+
+class TuneMistake(TuneError, Mistake):
+    """What was typed is nothing to try."""
 
 
 @attrs.frozen
@@ -287,7 +291,7 @@ def _only(all_knobs: List[Knob], only: Sequence[str]) -> List[Knob]:
     names = {knob.name for knob in all_knobs}
     for name in only:
         if name != SPEED and name not in names:
-            raise TuneError(
+            raise TuneMistake(
                 f"--only {name}: there is no such thing to try; write {SPEED}, or some of {', '.join(sorted(names))}"
             )
     return [knob for knob in all_knobs if not only or knob.name in only or (SPEED in only and knob.changes_speed_only)]
