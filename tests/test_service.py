@@ -284,7 +284,7 @@ def test_a_dispatcher_that_does_not_answer_is_told(tmp_path, xtts):
         assert done.returncode == 1
         assert f"--port {port}: cannot be listened on" in done.stderr
     done = xtts("data-worker", "--dispatcher", "tcp://here")
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "'tcp://here' is no address; write grpc://HOST:PORT" in done.stderr
 
 
