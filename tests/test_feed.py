@@ -181,12 +181,17 @@ def test_a_slow_device_gets_less_work_and_holds_up_none():
 
 def test_what_one_device_fails_at_is_raised_in_its_place():
     """All that comes before it is handed out, whoever makes it; nothing is left running."""
-    source = Numbers()
+    source, tried = Numbers(), threading.Event()
+
+    def succeed(rows):
+        tried.wait(10)  # or it might make all there is before the other has begun
+        return source.finish(rows)
 
     def fail(rows):
+        tried.set()
         raise MemoryError("the second device is full")
 
-    makers = [Maker("good", source.finish), Maker("bad", fail)]
+    makers = [Maker("good", succeed), Maker("bad", fail)]
     steps = []
     with Feed(order(), source, 0, 50, makers=makers) as feed, pytest.raises(MemoryError, match="second device"):
         steps.extend(work.step for work in feed)

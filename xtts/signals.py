@@ -27,12 +27,26 @@ def told_to_stop() -> Iterator[threading.Event]:
 
 @contextlib.contextmanager
 def interrupted() -> Iterator[None]:
-    """Inside, SIGTERM interrupts as SIGINT does: where there is nothing to save, what was begun is let go."""
+    """Inside, SIGTERM interrupts as SIGINT does: where there is nothing to save, what was begun is let go.
+
+    TensorFlow's own code may raise something else in the interruption's place, which is an interruption all the same.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    told = threading.Event()
+
+    def interrupt(_number: int, _frame: Any) -> None:
+        told.set()
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
+    except Exception:
+        if told.is_set():
+            raise KeyboardInterrupt from None
+        raise
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
