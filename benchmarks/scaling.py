@@ -27,6 +27,7 @@ from xtts.audio import write
 from xtts.plan import plan
 from xtts.sizes import SIZES
 from xtts.toml import loads
+from xtts.utterances import table
 
 FOLDER = 10_000  # files in one folder
 HEADER = struct.pack("<I4s4sIHHIIHH4sI", 4446, b"WAVE", b"fmt ", 16, 1, 1, 22050, 44100, 2, 16, b"data", 4410)
@@ -55,7 +56,7 @@ def index(root: str, count: int) -> float:
     began = time.process_time()
     found = corpus.read(root, cache=Path(root, "cache"))
     seconds = time.process_time() - began
-    assert len(found.utterances) == count
+    assert len(found.utterances) == count, table(found.rejected)
     return seconds
 
 
@@ -137,7 +138,7 @@ def main() -> None:
     for count in map(int, sys.argv[2:]):
         with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR", ".")) as folder:
             if "index" in kinds:
-                make(Path(folder), count)
+                make(Path(folder).resolve(), count)  # a link to a relative name would lead nowhere
             found += [measured(kind, Path(folder), count) for kind in kinds]
     print(json.dumps(found, indent=1))
 
