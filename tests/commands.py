@@ -5,6 +5,7 @@ import shlex
 from typing import List, NamedTuple, Optional
 
 BLOCK = re.compile(r"(?:<!-- (?P<mark>[^\n]*) -->\n)?^```(?P<kind>\w*)\n(?P<code>.*?)^```$", re.DOTALL | re.MULTILINE)
+TYPED = ("sh", "python")  # the kinds of block that a reader types
 RUN_BY_CI = ("run", "test")  # the marks by which .ci/run finds the README's two commands
 
 
@@ -18,7 +19,7 @@ class Block(NamedTuple):
     @property
     def is_run(self) -> bool:
         """Whether it is to be typed, and no mark says why not."""
-        return self.kind in ("sh", "python") and self.mark is None
+        return self.kind in TYPED and self.mark is None
 
 
 def blocks(page) -> List[Block]:

@@ -18,11 +18,9 @@ FORKS.set_forkserver_preload(["xtts.runs", "xtts.say"])
 SIZE = attrs.evolve(SMALL, gpt=attrs.evolve(SMALL.gpt, perceiver_head_width=64))  # which no checkpoint's shapes tell
 FIFTIETH = 50
 MINUTES = "0.6"
-SHORT = {
-    "run": """train.steps=2 codec.steps=2 train.batch_size=2 codec.batch_size=2 train.gradient_accumulation_steps=1
-        train.warmup_steps=0 devices.model_start_delay=0 train.save_every=2 data.shape_count=1 data.workers=1""",
-    "plan": "",
-}
+TRAINED = """train.steps=2 codec.steps=2 train.batch_size=2 codec.batch_size=2 train.gradient_accumulation_steps=1
+    train.warmup_steps=0 devices.model_start_delay=0 train.save_every=2 data.shape_count=1 data.workers=1"""
+SHORT = {"run": TRAINED, "cluster": TRAINED, "plan": ""}
 EVERY = f"demo.minutes={MINUTES} demo.voices=2"
 
 

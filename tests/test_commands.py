@@ -1,4 +1,4 @@
-"""docs: every command of the README, the tutorial and the how-tos is run as it stands there, or is marked why not.
+"""docs: every command of every page is run as it stands there, or is marked why not.
 
 The pages are gone through as a reader would, in one folder: what one makes another uses. `docs_python` is the `python`
 that they call, and says what is shorter than written. Since a command is the same on every TensorFlow, the cells of the
@@ -11,29 +11,36 @@ import sys
 from collections import OrderedDict
 from pathlib import Path
 
+import numpy as np
 import pytest
-from commands import RUN_BY_CI, blocks, statements, typed, verb
+import soundfile
+from commands import RUN_BY_CI, TYPED, blocks, statements, typed, verb
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
+GUIDE = "recipes corpus_and_plan training speaking decoding evaluating published_weights compat".split()
 HOW_TO = "shapes small_gpu two_gpus retracing finetune language resume migrate gpu_utilisation".split()
 PAGES = [
     ROOT / "README.md",
     DOCS / "tutorial.md",
     *(DOCS / "howto" / f"{name}.md" for name in HOW_TO),
-    *(DOCS / f"{name}.md" for name in ("cluster", "data_service", "tuning", "troubleshooting")),
+    *(DOCS / f"{name}.md" for name in (*GUIDE, "cluster", "data_service", "tuning", "troubleshooting")),
+    ROOT / "CONTRIBUTING.md",
 ]
+TWINS_OR_MADE = {DOCS / "fa", DOCS / "reference"}  # what has the commands of another page, or is made from the code
 PROGRAM = "#!python\n"  # before what is not for a shell
 in_a_cell = pytest.mark.skipif("XTTS_CELL" in os.environ, reason="one environment runs the commands")
 
 
 @pytest.fixture(scope="module")
 def scene(tmp_path_factory):
-    """A folder as a checkout is, with the files that pages say to download, in small."""
+    """A folder as a checkout is, with the files that pages say to download, in small, and a voice to speak like."""
     pytest.importorskip("tokenizers")
     folder = tmp_path_factory.mktemp("docs")
     (folder / "recipes").symlink_to(ROOT / "recipes", target_is_directory=True)
     publish(folder)
+    hum = 0.3 * np.sin(2 * np.pi * 150 * np.arange(3 * 22050) / 22050)
+    soundfile.write(folder / "reference.wav", hum, 22050)
     return folder
 
 
@@ -98,9 +105,10 @@ def test_what_is_not_run_says_why(page):
         assert block.mark is None or block.mark in RUN_BY_CI or block.mark.startswith("not run: "), block.mark
 
 
-def test_every_how_to_is_tried():
-    """A new page is put among those whose commands are run."""
-    assert {path.stem for path in (DOCS / "howto").glob("*.md")} == set(HOW_TO)
+def test_every_page_is_tried():
+    """A new page with something to type is put among those whose commands are run; signatures are no commands."""
+    pages = {page for page in [*ROOT.glob("*.md"), *DOCS.glob("**/*.md")] if not TWINS_OR_MADE & set(page.parents)}
+    assert {page for page in pages if any(block.kind in TYPED for block in blocks(page))} == set(PAGES)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
