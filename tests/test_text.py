@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from xtts.normalise import normalise
 from xtts.recipe import Text
-from xtts.text import REPLACEMENT, BPETokenizer, CharacterTokenizer, TextError, load, tokenizer
+from xtts.text import REPLACEMENT, BPETokenizer, CharacterTokenizer, TextError, load, require, tokenizer
 
 ENGLISH = "The quick brown fox jumps over the lazy dog. Don't you think so? Yes, it's 5 to 12!"
 PERSIAN = "سلام، حال شما چطور است؟ من کتاب‌های خوب را می‌خوانم."
@@ -229,12 +229,74 @@ def test_without_the_library_the_remedy_is_said(vocab, monkeypatch):
         BPETokenizer.load(vocab)
 
 
+def test_what_is_missing_is_said_before_anything_is_made(vocab, tmp_path):
+    """A vocabulary that is not there; nothing where characters do."""
+    require(Text())
+    require(Text(tokenizer="bpe", vocab=str(vocab)))
+    with pytest.raises(TextError, match="name a vocabulary that can be read"):
+        require(Text(tokenizer="bpe", vocab=str(tmp_path / "none.json")))
+
+
+# BPE that is learned
+
+SAID = [("The doctor saw the doctor.", "en"), ("The Doctor went home, at last!", "en"), (PERSIAN, "fa")]
+
+
+@pytest.fixture(scope="module")
+def learned():
+    pytest.importorskip("tokenizers")
+    return BPETokenizer.learn(SAID, 300)
+
+
+def test_what_is_said_often_becomes_one_token(learned):
+    """The tag, and then a token for each word, space and stop; other words are read in pieces, down to letters."""
+    ids = learned.encode("The doctor saw the doctor.", "en")
+    assert len(ids) == len(["[en]", "the", " ", "doctor", " ", "saw", " ", "the", " ", "doctor", "."])
+    assert (ids[1], ids[3]) == (ids[7], ids[9])
+    assert learned.unknown("otter, shot", "en") == []
+    assert learned.decode(learned.encode("otter, shot", "en")) == "otter, shot"
+    assert learned.unknown("zebra", "en") == ["b", "z"]
+    assert learned.languages == ["en", "fa"]
+    assert learned.decode(learned.encode(PERSIAN, "fa")) == normalise(PERSIAN, "fa")
+
+
+def test_a_learned_vocabulary_is_an_ordinary_one(learned, tmp_path):
+    """[STOP], [UNK] and [SPACE] are where XTTS-v2 has them, and its file is read like any other."""
+    assert (learned.stop, learned.encode("\u4e00", "en")[1:], learned.encode("a a", "en")[2]) == (0, [1], 2)
+    learned.save(tmp_path / "tokenizer.json")
+    again = load(tmp_path / "tokenizer.json")
+    assert isinstance(again, BPETokenizer)
+    assert again.digest() == learned.digest()
+    assert again.encode(SAID[0][0], "en") == learned.encode(SAID[0][0], "en")
+
+
+def test_the_order_of_texts_does_not_matter(learned):
+    assert BPETokenizer.learn(SAID[::-1], 300).digest() == learned.digest()
+
+
+def test_a_vocabulary_is_no_larger_than_asked(learned):
+    """Except that no character is left out."""
+    characters = {letter for text, language in SAID for letter in normalise(text, language).lower()} - {" "}
+    least = len(characters) + len(["[STOP]", "[UNK]", "[SPACE]", "[START]", "[en]", "[fa]"])
+    assert BPETokenizer.learn(SAID, 16).size == least
+    assert BPETokenizer.learn(SAID, least + 5).size == least + 5
+    assert least < learned.size <= 300
+
+
+def test_of_nothing_nothing_is_learned():
+    pytest.importorskip("tokenizers")
+    with pytest.raises(TextError, match="not one character"):
+        BPETokenizer.learn([(" ", "en")], 300)
+
+
+# Which
+
+
 def test_the_recipe_chooses(vocab):
     """A recipe's text section gives the tokenizer it names."""
     assert tokenizer(Text(), TEXTS).digest() == CHARACTERS.digest()
     assert tokenizer(Text(tokenizer="bpe", vocab=str(vocab)), TEXTS).start == 261
-    with pytest.raises(TextError, match=r"text\.vocab"):
-        tokenizer(Text(tokenizer="bpe"), TEXTS)
+    assert tokenizer(Text(tokenizer="bpe"), TEXTS).languages == CHARACTERS.languages
 
 
 def test_the_library_is_loaded_only_for_bpe():

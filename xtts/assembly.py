@@ -148,7 +148,7 @@ def _parts(model: Description, tensors: Tensors, tokenizer: text.Tokenizer) -> D
 
 
 def _vocabulary(folder: Path, recipe: Optional[Recipe]) -> Path:
-    path = folder / ("tokenizer.json" if recipe is not None else weights.VOCAB)
+    path = folder / (text.TOKENIZER if recipe is not None else weights.VOCAB)
     if not path.exists():
         remedy = "run its recipe again" if recipe is not None else "import it again with --vocab vocab.json"
         raise AssemblyError(f"{folder}: there is no {path.name} in it, which says how text becomes tokens; {remedy}")

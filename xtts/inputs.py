@@ -36,7 +36,7 @@ OWN: Mapping[str, Names] = {
     "codec": {"codec": ("learning_rate", "batch_size", "segment_frames", "commitment")},
     "gpt": {
         "data": ("shapes", "shape_count", "max_text_length", "max_mel_frames", "reference_seconds"),
-        "text": ("tokenizer", "vocab"),
+        "text": ("tokenizer", "vocab", "vocab_size"),
         "train": ("batch_size", "dropout", "ema_decay"),
     },
 }

@@ -40,7 +40,8 @@ class Material:
 
 def gather(recipe: Recipe, say: Say) -> Material:
     """Read, check and measure what a recipe trains on; `say` is told what was found."""
-    most = limits(recipe)  # first of all: a limit the model cannot have is said before anything is read
+    most = limits(recipe)  # first of all: a limit the model cannot have is said before anything is read,
+    text.require(recipe.text)  # and a package that is missing before a corpus is made
     source = recipe.data.train or _demo_corpus(recipe, say)
     whole = sounded(source, recipe.data.format, recipe.data.language, say)
     if recipe.data.val is not None:

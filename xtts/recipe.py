@@ -127,8 +127,13 @@ class Audio:
 class Text:
     """How a sentence becomes token ids."""
 
-    tokenizer: Literal["characters", "bpe"] = knob("characters", "characters of the corpus, or a BPE vocabulary")
-    vocab: Optional[str] = knob(None, "vocab.json of the BPE tokenizer, as XTTS-v2 ships it")
+    tokenizer: Literal["characters", "bpe"] = knob(
+        "characters", "tokens are characters, or what BPE makes of them: up to whole words"
+    )
+    vocab: Optional[str] = knob(None, "vocab.json of BPE, as XTTS-v2 ships it; unset: learned from the corpus")
+    vocab_size: Optional[int] = knob(
+        None, "tokens of a BPE vocabulary that is learned, at most; unset: 1024", minimum=16, maximum=100_000
+    )
 
 
 @attrs.frozen

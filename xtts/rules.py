@@ -25,6 +25,13 @@ def contradictions(tables: Dict[str, Dict[str, Any]]) -> List[Contradiction]:
                 " jit_compile = false",
             )
         )
+    if tables["text"]["tokenizer"] == "bpe" and "vocab" not in tables["text"] and "weights" in tables["model"]:
+        found.append(
+            Contradiction(
+                (("text", "tokenizer"), ("model", "weights")),
+                'weights are trained with a vocabulary of their own; name it with vocab = "vocab.json"',
+            )
+        )
     cluster = tables["cluster"]
     if "service" in tables["data"] and (len(cluster["workers"]) > 1 or cluster["slurm"]):
         named = "slurm" if cluster["slurm"] else "workers"
@@ -94,14 +101,14 @@ def _audio(audio: Dict[str, Any]) -> Iterator[Rule]:
 
 def _text(text: Dict[str, Any]) -> Iterator[Rule]:
     yield (
-        text["tokenizer"] == "bpe" and "vocab" not in text,
-        ("tokenizer",),
-        'tokenizer = "bpe" needs a vocabulary; name one with vocab = "vocab.json", or write "characters"',
-    )
-    yield (
         text["tokenizer"] != "bpe" and "vocab" in text,
         ("vocab", "tokenizer"),
         'vocab is read only by the BPE tokenizer; write tokenizer = "bpe", or remove vocab',
+    )
+    yield (
+        "vocab_size" in text and (text["tokenizer"] != "bpe" or "vocab" in text),
+        ("vocab_size", "tokenizer", "vocab"),
+        'vocab_size is of a BPE vocabulary that is learned; write tokenizer = "bpe" and no vocab, or remove it',
     )
 
 

@@ -52,6 +52,7 @@ from xtts.sizes import SIZES
 from xtts.step import Steps
 from xtts.tensorboard import TensorBoard
 from xtts.tensorfile import Tensors, WeightsError
+from xtts.text import TOKENIZER
 from xtts.train import Training
 from xtts.utterances import counts, write_rejected
 
@@ -340,7 +341,8 @@ def _write_model(session: Session, state: State, others: Tensors) -> None:
     description = Description(SIZES[recipe.model.size], rows, recipe.audio.n_mels, parts)
     folder = session.folder / weights.RUN_MODEL
     shutil.rmtree(folder, ignore_errors=True)
-    weights.write_folder(folder, description, tensors, recipe.text.vocab)
+    is_bpe = recipe.text.tokenizer == "bpe"  # one of characters is not a vocab.json, and no other program reads it
+    weights.write_folder(folder, description, tensors, session.folder / TOKENIZER if is_bpe else None)
 
 
 def _is_over(state: State, total: int, early_stopping: int) -> bool:
@@ -366,7 +368,7 @@ def _record(folder: Path, recipe: Recipe, material: Material, plan: Plan) -> Non
         toml.write(folder / "recipe.toml", toml.dumps(recipe))
         toml.write(folder / "plan.json", json.dumps(plan.as_json(), indent=2, ensure_ascii=False) + "\n")
         write_rejected(folder / "rejected.csv", material.rejected)
-        material.tokenizer.save(folder / "tokenizer.json")
+        material.tokenizer.save(folder / TOKENIZER)
     except OSError as error:
         raise RunError(f"{folder}: {error.strerror}; name another folder with --set run.folder=...") from None
 

@@ -29,12 +29,12 @@ from xtts.model.mel import log_mel
 from xtts.model.sampling import Sampling
 from xtts.sizes import LATENTS
 from xtts.synthesis import SPEAKER_RATE, decoded, sizes_to
+from xtts.text import TOKENIZER
 from xtts.voices import MOST
 
 Tensor = Any  # tf.Tensor; TensorFlow brings no types
 Named = Dict[str, Tensor]
 EXTRA = "assets.extra"  # where SavedModels keep what is not TensorFlow's
-TOKENIZER = "tokenizer.json"
 DRAWING = {  # how codes are drawn, a number each
     "temperature": tf.float32,
     "top_k": tf.int32,

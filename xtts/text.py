@@ -1,4 +1,4 @@
-"""Text to token ids and back: a sentence and its language come in, ids go out; from characters, or from a BPE file.
+"""Text to token ids and back: a sentence and its language come in, ids go out; by characters, or by BPE.
 
 Both tokenizers normalise first, put a language tag such as `[en]` in front, write a space as `[SPACE]`, and leave
 `[START]` and `[STOP]` to the model, which asks for their ids. `[STOP]` is 0, `[UNK]` 1 and `[SPACE]` 2, as in XTTS-v2.
@@ -7,14 +7,17 @@ Both tokenizers normalise first, put a language tag such as `[en]` in front, wri
 import hashlib
 import json
 import re
+from collections import Counter
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, Protocol, Set, Tuple, Union
+from typing import Any, Dict, Iterable, List, Protocol, Sequence, Set, Tuple, Union
 
 from xtts import XttsError
 from xtts.normalise import normalise
 from xtts.recipe import Text
 
 STOP, UNKNOWN, SPACE, START = "[STOP]", "[UNK]", "[SPACE]", "[START]"
+TOKENIZER = "tokenizer.json"  # the file, in a run's folder
+LEARNED = 1024  # tokens of a BPE vocabulary, at most, where a recipe does not say
 REPLACEMENT = "\ufffd"  # what [UNK] reads as
 _READ_AS = {UNKNOWN: REPLACEMENT, SPACE: " "}  # the other special tokens read as nothing
 _SPECIAL = re.compile(r"\[.+\]")
@@ -50,12 +53,20 @@ class Tokenizer(Protocol):
 
 
 def tokenizer(settings: Text, texts: Texts) -> Tokenizer:
-    """The tokenizer a recipe asks for; one of characters is built from `texts`."""
+    """The tokenizer a recipe asks for; one of characters, or of BPE without a file, is built from `texts`."""
     if settings.tokenizer == "characters":
         return CharacterTokenizer.build(texts)
     if settings.vocab is None:
-        raise TextError('tokenizer = "bpe" needs a vocabulary; name it in text.vocab')
+        return BPETokenizer.learn(texts, settings.vocab_size or LEARNED)
     return BPETokenizer.load(settings.vocab)
+
+
+def require(settings: Text) -> None:
+    """A TextError when what a recipe's tokenizer is made with, or from, is not there."""
+    if settings.tokenizer == "bpe":
+        _library()
+        if settings.vocab is not None:
+            _read(settings.vocab)
 
 
 def load(path: Union[str, Path]) -> Tokenizer:
@@ -128,7 +139,7 @@ class CharacterTokenizer:
 class BPETokenizer:
     """The vocabulary of a `vocab.json` as XTTS-v2 ships it, read by the package tokenizers. It has small letters only.
 
-    Such a vocabulary has Chinese, Japanese and Korean in Latin letters: texts must bring them so.
+    The published one has Chinese, Japanese and Korean in Latin letters: texts must bring them so.
     """
 
     def __init__(self, content: bytes, name: str) -> None:
@@ -152,6 +163,24 @@ class BPETokenizer:
     @classmethod
     def load(cls, path: Union[str, Path]) -> "BPETokenizer":
         return cls(_read(path), str(path))
+
+    @classmethod
+    def learn(cls, texts: Texts, size: int) -> "BPETokenizer":
+        """A vocabulary of at most `size` tokens in which what `texts` say most often is one token, from pairs to words.
+
+        It has the tags of their languages, and each of their characters, however many those are.
+        """
+        counts = Counter((language.lower(), cls._written(text, language)) for text, language in texts)
+        special = [STOP, UNKNOWN, SPACE, START, *(f"[{one}]" for one in sorted({language for language, _ in counts}))]
+        library = _library()
+        bpe = library.Tokenizer(library.models.BPE(unk_token=UNKNOWN))
+        bpe.pre_tokenizer = library.pre_tokenizers.Whitespace()
+        trainer = library.trainers.BpeTrainer(vocab_size=size, special_tokens=special, show_progress=False)
+        bpe.train_from_iterator((text for _, text in sorted(counts.elements())), trainer)
+        model = json.loads(bpe.to_str())["model"]
+        if len(model["vocab"]) == len(special):
+            raise TextError("there is not one character to build a tokenizer from; check the corpus")
+        return cls(_vocab_json(special, model["vocab"], model["merges"]), "the vocabulary of the corpus")
 
     def encode(self, text: str, language: str) -> List[int]:
         tag = self._tokens[_tag(language, self._tags, f" of {self._name}")]
@@ -199,13 +228,36 @@ def _decode(ids: Iterable[int], tokens: List[str]) -> str:
     return "".join(words)
 
 
-def _bpe(content: bytes, name: str) -> Any:
+def _library() -> Any:
     try:
-        from tokenizers import Tokenizer as Library
+        import tokenizers
     except ImportError:
-        raise TextError("a BPE vocabulary is read by the package tokenizers; run: pip install 'xtts[bpe]'") from None
+        raise TextError("BPE is done by the package tokenizers; run: pip install 'xtts[bpe]'") from None
+    return tokenizers
+
+
+def _vocab_json(special: Sequence[str], vocab: Dict[str, int], merges: Sequence[Any]) -> bytes:
+    """A vocabulary as `vocab.json` has it, byte by byte the same whatever release of tokenizers learned it."""
+    plain = {"special": True, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
+    pairs = [pair if isinstance(pair, str) else " ".join(pair) for pair in merges]
+    table = {
+        "version": "1.0",
+        "added_tokens": [{"id": vocab[token], "content": token, **plain} for token in special],
+        "pre_tokenizer": {"type": "Whitespace"},
+        "model": {
+            "type": "BPE",
+            "unk_token": UNKNOWN,
+            "vocab": dict(sorted(vocab.items(), key=lambda item: item[1])),
+            "merges": pairs,
+        },
+    }
+    return json.dumps(table, ensure_ascii=False, indent=1).encode() + b"\n"
+
+
+def _bpe(content: bytes, name: str) -> Any:
+    library = _library()
     try:
-        return Library.from_str(content.decode())
+        return library.Tokenizer.from_str(content.decode())
     except Exception as error:  # the library raises nothing narrower
         raise TextError(f"{name} is not a BPE vocabulary ({error}); name the vocab.json of XTTS-v2") from None
 
