@@ -12,7 +12,7 @@ from run_processes import TESTS
 from xtts import toml
 from xtts.progress import Bar
 from xtts.trial import Found, Trials, why
-from xtts.tune import TuneError, _Search, check_out, knobs, tune, write
+from xtts.tune import TuneError, TuneMistake, _Search, check_out, knobs, tune, write
 
 # As small_run.py, but for a batch that the kernel would not give memory to: it ends as the kernel ends it.
 KILLED = f"""
@@ -187,6 +187,15 @@ def test_only_what_is_asked_for_is_tried(tmp_path):
     (tmp_path / "x.toml").write_text("[train]\n")
     with pytest.raises(TuneError, match="--only batsh: there is no such thing to try; write speed, or some of batch,"):
         tune(tmp_path / "x.toml", only=["batsh"])
+
+
+def test_a_cluster_is_not_tuned(tmp_path):
+    """Its trials would wait for workers that nobody started."""
+    path = tmp_path / "x.toml"
+    for cluster in ('workers = ["10.0.0.1:8888", "10.0.0.2:8888"]', "slurm = true"):
+        path.write_text(f"[cluster]\n{cluster}\n")
+        with pytest.raises(TuneMistake, match="a trial is one process; leave it out while tuning"):
+            tune(path)
 
 
 # What people meet

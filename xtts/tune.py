@@ -127,6 +127,10 @@ def tune(
     """Try settings for so many minutes, after the first trial."""
     flags = [toml.Setting(f"--set {one}", *one.split("=", 1)) for one in settings]
     recipe = toml.load(path, flags)
+    if len(recipe.cluster.workers) > 1 or recipe.cluster.slurm:
+        raise TuneMistake(
+            f"{path}: [cluster] names several workers, and a trial is one process; leave it out while tuning"
+        )
     stage = "gpt" if "gpt" in recipe.run.stages else "codec"
     chosen = _only(knobs(stage), only)
     with Bar("tuning") as bar, interrupted():
