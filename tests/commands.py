@@ -35,8 +35,8 @@ def statements(code) -> List[str]:
 
 
 def verb(statement) -> Optional[List[str]]:
-    """What is typed behind `python -m xtts`; None where a statement is another one."""
-    words = shlex.split(statement) if "<<" not in statement else []
+    """What is typed behind `python -m xtts`; None where a statement is another one, or a shell's to understand."""
+    words = shlex.split(statement) if not re.search(r"<<| [<>|] ", statement) else []
     return words[3:] if words[:3] == ["python", "-m", "xtts"] else None
 
 

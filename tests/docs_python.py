@@ -9,6 +9,7 @@ import multiprocessing
 import os
 import re
 import sys
+from importlib.util import find_spec
 
 import attrs
 from small import SMALL
@@ -71,4 +72,5 @@ def _main(arguments):
     if arguments[0] != "plan":
         SIZES.update(dict.fromkeys(SIZES, SIZE))
     sys.argv = ["xtts", *arguments]
+    sys.modules["__main__"].__spec__ = find_spec("xtts.__main__")  # so it was started, and starts its workers
     sys.exit(cli.main(shortened(arguments)))

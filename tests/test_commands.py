@@ -18,13 +18,16 @@ from commands import RUN_BY_CI, TYPED, blocks, statements, typed, verb
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
-GUIDE = "recipes corpus_and_plan training speaking decoding evaluating published_weights compat".split()
+GUIDE = """
+    recipes corpus_and_plan training speaking decoding cluster data_service tuning evaluating published_weights compat
+    troubleshooting
+""".split()  # the cluster trains what is evaluated
 HOW_TO = "shapes small_gpu two_gpus retracing finetune language resume migrate gpu_utilisation".split()
 PAGES = [
     ROOT / "README.md",
     DOCS / "tutorial.md",
     *(DOCS / "howto" / f"{name}.md" for name in HOW_TO),
-    *(DOCS / f"{name}.md" for name in (*GUIDE, "cluster", "data_service", "tuning", "troubleshooting")),
+    *(DOCS / f"{name}.md" for name in GUIDE),
     ROOT / "CONTRIBUTING.md",
 ]
 TWINS_OR_MADE = {DOCS / "fa", DOCS / "reference"}  # what has the commands of another page, or is made from the code
