@@ -1,5 +1,6 @@
 """Speaking code by code: pieces of any size, latents on the way, sampling, other types, and one trace for each."""
 
+import attrs
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -29,6 +30,27 @@ def said(gpt):
     io = load_file(str(GOLDEN / "gpt.io.safetensors"))
     style = gpt.style(tf.constant(np.ascontiguousarray(io["cond_mels"][:, 0].transpose(0, 2, 1))))
     return tf.constant(io["text"].astype(np.int32)), tf.constant(io["text_lengths"].astype(np.int32)), style
+
+
+def speaks_as_trained(gpt, said, reference):
+    """Whether codes and latents, as they are spoken, are what the training pass predicts of the same codes."""
+    text, lengths, style = said
+    spoken = generate(gpt, text, lengths, style, MOST)
+    np.testing.assert_allclose(
+        gpt.latents(text, lengths, spoken.codes, spoken.lengths, style), spoken.latents, atol=1e-5
+    )
+    _, logits = gpt.losses(text, lengths, spoken.codes, tf.fill([len(lengths)], MOST), reference)
+    return np.allclose(logits.codes[:, :MOST], gpt.mel_head(spoken.latents), atol=1e-4)
+
+
+def test_weights_trained_here_speak_as_they_were_trained(gpt, said):
+    """The published model reads [STOP] when it speaks and not while it trains; another one never does."""
+    io = load_file(str(GOLDEN / "gpt.io.safetensors"))
+    reference = tf.constant(np.ascontiguousarray(io["cond_mels"][:, 0].transpose(0, 2, 1)))
+    own = Gpt(SIZE, attrs.evolve(TOKENS, reads_stop=False), np.random.default_rng(0))
+    fill(own, load_file(str(GOLDEN / "gpt.weights.safetensors")))
+    assert speaks_as_trained(own, said, reference)
+    assert not speaks_as_trained(gpt, said, reference)
 
 
 @pytest.mark.parametrize("way", ["eager", "graph", "xla"])

@@ -238,8 +238,15 @@ def test_a_run_lends_the_voices_it_keeps(root):
         speaker.voice("sara")
 
 
+def test_a_run_speaks_as_it_was_trained(codec):
+    """Without the mark behind the text, which it has never met, and without a penalty for saying a code again."""
+    model = codec.speaker.model
+    assert not model.gpt.tokens.reads_stop
+    assert (model.repetition_penalty, model.temperature) == (1, 0.4)
+
+
 def test_an_import_speaks(root):
-    """Published weights speak by their decoder and vocabulary, with the published penalty."""
+    """Published weights speak by their decoder and vocabulary, with the published penalty and the text's [STOP]."""
     pytest.importorskip("tokenizers")
     from xtts.text import BPETokenizer
 
@@ -247,6 +254,7 @@ def test_an_import_speaks(root):
     write_model(root / "import", BPETokenizer.load(vocab), ("gpt", "speaker", "decoder"), vocab=vocab)
     speaker = speak.load(root / "import")
     assert (speaker.model.repetition_penalty, speaker.model.temperature) == (10, 0.75)
+    assert speaker.model.gpt.tokens.reads_stop
     assert speaker.model.codec is None
     wave = speaker.say("Hello there", reference(root / "import.wav", 1.0), "de")
     assert wave.sample_rate == 24000

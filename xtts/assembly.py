@@ -100,7 +100,7 @@ def assemble(folder: Union[str, Path]) -> Assembled:
     seconds = recipe.data.reference_seconds if recipe else REFERENCE_SECONDS
     is_published = recipe is None or recipe.model.weights is not None
     longest_text, most_codes = _limits(folder, model, is_published)
-    parts = _parts(model, tensors, tokenizer)
+    parts = _parts(model, tensors, tokenizer, reads_stop=is_published)
     spec = reference_spec(audio)
     heard = min(int(frames(int(seconds * audio.sample_rate), spec)), model.size.gpt.longest_recording)
     if parts["decoder"] is None and parts["codec"] is None:
@@ -124,7 +124,7 @@ def assemble(folder: Union[str, Path]) -> Assembled:
     )
 
 
-def _parts(model: Description, tensors: Tensors, tokenizer: text.Tokenizer) -> Dict[str, Any]:
+def _parts(model: Description, tensors: Tensors, tokenizer: text.Tokenizer, reads_stop: bool) -> Dict[str, Any]:
     """The parts of a model with their weights; None for one that is not there."""
     size, random = model.size, np.random.default_rng(0)
     tokens = Tokens(
@@ -134,6 +134,7 @@ def _parts(model: Description, tensors: Tensors, tokenizer: text.Tokenizer) -> D
         text_stop=tokenizer.stop,
         audio_start=size.codec.codes,
         audio_stop=size.codec.codes + 1,
+        reads_stop=reads_stop,
     )
     parts: Dict[str, Any] = {"gpt": Gpt(size.gpt, tokens, random, model.n_mels)}
     speaks = {"decoder", "speaker"} <= set(model.parts)  # a decoder without voices to tell apart has none to speak in

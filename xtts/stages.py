@@ -189,6 +189,7 @@ def tokens_of(recipe: Recipe, tokenizer: Tokenizer, text_tokens: Optional[int] =
         text_stop=tokenizer.stop,
         audio_start=codec.codes,
         audio_stop=codec.codes + 1,
+        reads_stop=recipe.model.weights is not None,
     )
 
 

@@ -102,7 +102,7 @@ def extend(gpt: Gpt, progress: Progress, count: Any, repetition_penalty: Any = 1
     stop, most = gpt.tokens.audio_stop, progress.codes.shape[1]
     prefix = progress.caches[0].keys.shape[2] - most
     places = tf.range(prefix + most)[None]
-    is_text = places < LATENTS + 2 + progress.text_lengths[:, None]
+    is_text = places < LATENTS + gpt.tokens.read_marks + progress.text_lengths[:, None]
     every_code = tf.range(gpt.tokens.audio)[None]
     end = tf.minimum(progress.step + count, most)
 

@@ -8,7 +8,9 @@ positions of their own; the latents have no position. Two ways to lay a batch ou
 - `published_losses`, for checking: codes behind the padded text, and a mask over the keys in between.
 
 The published layout masks the last mark of either part, and ignores what it predicts: while the model trains, [STOP]
-and [stop] are targets, never inputs. The joint sequence leaves both out.
+and [stop] are targets, never inputs. The joint sequence leaves both out. Yet the published model reads [STOP] when it
+speaks. To weights that were trained here it would be a word they have never met, behind which some go on speaking, so
+these speak as they were trained: `Tokens.reads_stop` says which it is.
 """
 
 from typing import Any, NamedTuple, Optional, Tuple
@@ -41,6 +43,12 @@ class Tokens:
     text_stop: int = 0
     audio_start: int = 1024
     audio_stop: int = 1025
+    reads_stop: bool = True  # whether [STOP] is read in speaking
+
+    @property
+    def read_marks(self) -> int:
+        """The marks of the text that are read in speaking."""
+        return 2 if self.reads_stop else 1
 
 
 class Losses(NamedTuple):
@@ -163,11 +171,11 @@ class Gpt(Module):
         """What the decoder speaks: [B, C, width], for each code the state that it is predicted from.
 
         With `training`, [B, C + 4, width]: the states that three stops and the last one are predicted from come too.
-        Every row is as it would be alone, whatever the others' lengths are.
+        The text is read as in speaking. Every row is as it would be alone, whatever the others' lengths are.
         """
         text_part, code_part = self._parts(text, text_lengths, codes, code_lengths)
         codes_in = code_part.inputs[:, : codes.shape[1] + (STOPS + 1 if training else 0)]
-        begin = text_lengths + 2  # here, as in speaking, [STOP] is read
+        begin = text_lengths + self._tokens.read_marks
         joint = self._joint(text_part.inputs, codes_in, begin, text.shape[1] + 2 + codes_in.shape[1], style)
         states = self._states(joint, None, Dropout())[:, LATENTS:]
         return shifted(states, -begin, codes_in.shape[1])
