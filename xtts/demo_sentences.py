@@ -352,34 +352,35 @@ SMALL_ENGLISH = Grammar(
     {
         "sentence": _lines("""
             {event}.
-            {event}.
-            {brief} {time}.
-            {time} {brief}.
+            {event} {time}.
+            {time} {event}.
+            {event} and {event}.
+            {event} because {reason}.
             {question}?
             {request}.
             {count}.
         """),
         "event": _lines("""
-            {brief}
+            {person} {carried} the {adjective} {thing} to the {place}
             {person} {carried} {number} {things} from the {place}
-            {person} {carried} the {adjective} {thing}
             {person} went to the {place} with {person}
             {person} wanted to buy {number} {things}
-            {person} saw a {color} {animal} near the {place}
+            {person} saw a {adjective} {animal} near the {place}
             {person} gave the {thing} to {person}
+            {person} opened the {adjective} {thing}
+            {person} was very {mood}
+            the {animal} was sleeping under the {thing}
+            the {animal} was drinking water in the {place}
             the {adjective} {animal} walked to the {place}
             the {color} {thing} was in the {place}
-        """),
-        "brief": _lines("""
-            {person} opened the {thing}
-            {person} was very {mood}
-            {person} {carried} {number} {things}
-            the {animal} was sleeping under the {thing}
-            the {animal} was drinking water
             the weather at the {place} was {weather}
+        """),
+        "reason": _lines("""
+            the weather was {weather}
             the {thing} was {adjective}
+            {person} was {mood}
             the {place} was closed
-            there was no {food} in the {place}
+            there was no {food}
         """),
         "question": _lines("""
             where is the {adjective} {thing}
@@ -387,17 +388,13 @@ SMALL_ENGLISH = Grammar(
             how many {things} are in the {place}
             why was {person} so {mood}
             did {person} forget the {thing}
-            would {person} like some {food}
-            would you like {food} and {food}
+            would you like some {food}
         """),
         "request": _lines("""
             please bring {number} {things} to the {place}
-            please give {person} {food} and {food}
             please give {person} some {food}
             please open the {adjective} {thing}
-            thank you for the {food} and the {food}
-            thank you for the {color} {thing}
-            thank you for the {adjective} {thing}
+            thank you for the {food}
         """),
         "count": _lines("""
             my number is {digit} {digit} {digit} {digit}
