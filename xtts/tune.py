@@ -29,6 +29,7 @@ FAR_SLOWER = 0.9  # of the best; nobody need measure that again
 WAITS = 0.02  # share of the time; a model that waits less has nothing to gain from readers and buffers
 CODEC_STEPS = 5  # of a codec that is made only to be tried with
 FIRST_PATIENCE = 3600.0  # seconds for the first trial, which may have to make a corpus and features
+WIDTH = 59  # of what was tried, in a table
 SLOWEST_TRIAL = 60.0  # seconds that every trial has at least
 
 Changes = Dict[Key, Any]
@@ -85,14 +86,14 @@ class Row:
         found = self.found
         what = ", ".join(f"{name.split('.')[1]} {value}" for name, value in found.settings.items()) or "the recipe"
         if found.failure:
-            return f"{what:<40} {found.failure}"
+            return f"{what:<{WIDTH}} {found.failure}"
         memory = found.gpu_memory_mb or found.memory_mb or 0.0
         ratio = f"{self.ratio:.2f}" if self.ratio else ""
         figures = f"{found.frames_per_second or 0:>9,.0f} {ratio:>6} {found.wait or 0:>6.1%} {found.traces:>6}"
-        return f"{what:<40} {figures} {found.trace_seconds:>7.1f} {memory:>8,.0f}  {self.verdict}"
+        return f"{what:<{WIDTH}} {figures} {found.trace_seconds:>7.1f} {memory:>8,.0f}  {self.verdict}"
 
 
-HEAD = f"{'tried':<40} {'frames/s':>9} {'ratio':>6} {'wait':>6} {'traces':>6} {'trace s':>7} {'MB':>8}"
+HEAD = f"{'tried':<{WIDTH}} {'frames/s':>9} {'ratio':>6} {'wait':>6} {'traces':>6} {'trace s':>7} {'MB':>8}"
 
 
 @attrs.frozen
