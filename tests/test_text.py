@@ -233,7 +233,7 @@ def test_what_is_missing_is_said_before_anything_is_made(vocab, tmp_path):
     """A vocabulary that is not there; nothing where characters do."""
     require(Text())
     require(Text(tokenizer="bpe", vocab=str(vocab)))
-    with pytest.raises(TextError, match="name a vocabulary that can be read"):
+    with pytest.raises(TextError, match=r"text\.vocab: .*none\.json: .*; name a vocabulary that can be read"):
         require(Text(tokenizer="bpe", vocab=str(tmp_path / "none.json")))
 
 

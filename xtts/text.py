@@ -65,8 +65,11 @@ def require(settings: Text) -> None:
     """A TextError when what a recipe's tokenizer is made with, or from, is not there."""
     if settings.tokenizer == "bpe":
         _library()
-        if settings.vocab is not None:
-            _read(settings.vocab)
+        try:
+            if settings.vocab is not None:
+                _read(settings.vocab)
+        except TextError as error:
+            raise TextError(f"text.vocab: {error}") from None
 
 
 def load(path: Union[str, Path]) -> Tokenizer:
