@@ -60,6 +60,8 @@ def inputs(recipe: Recipe, stage: str, material: Material, plan: Plan, codec: st
         for section, some in names.items()
         for name in some
     }
+    if recipe.codec.learning_rate is not None and stage == "codec":
+        del found["train.learning_rate"]  # which is the GPT's alone then
     found["the recordings"] = digest(
         [[one.id, one.samples, one.sample_rate] for one in material.train.corpus.utterances]
     )
@@ -72,11 +74,14 @@ def inputs(recipe: Recipe, stage: str, material: Material, plan: Plan, codec: st
 
 
 def changes(before: Inputs, now: Inputs) -> List[str]:
-    """What is not as it was, a few words for each. A setting that was not there yet was as its default is."""
+    """What is not as it was, a few words for each.
+
+    A setting that was not there yet was as its default is; one that is there no longer decides nothing.
+    """
     found = []
     if before:
         before = {**_defaults(now), **before}
-    for name in sorted({*before, *now}):
+    for name in sorted({*now, *(name for name in before if "." not in name)}):
         old, new = before.get(name), now.get(name)
         if old != new:
             found.append(f"{name} {json.dumps(old)} -> {json.dumps(new)}" if "." in name else name)
