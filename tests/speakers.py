@@ -34,7 +34,7 @@ def make_run(folder, parts=("gpt", "codec"), stop=1.0, size=SIZE, recipe=RECIPE,
     return folder
 
 
-def write_model(folder, tokenizer, parts, stop=1.0, size=SIZE, seed=1, vocab=None):
+def write_model(folder, tokenizer, parts, stop=1.0, size=SIZE, seed=1, vocab=None, is_published=True):
     """Parts under their published names."""
     random, codes = np.random.default_rng(seed), size.codec.codes
     tokens = Tokens(tokenizer.size, codes + 2, tokenizer.start, tokenizer.stop, codes, codes + 1)
@@ -53,7 +53,7 @@ def write_model(folder, tokenizer, parts, stop=1.0, size=SIZE, seed=1, vocab=Non
             for weight in module.weights().values():
                 weight.variable.assign(weight.variable * 3)
         tensors.update(weights.save_from(module, PREFIXES[part]))
-    weights.write_folder(folder, Description(size, tokenizer.size, 80, tuple(parts)), tensors, vocab)
+    weights.write_folder(folder, Description(size, tokenizer.size, 80, tuple(parts), is_published), tensors, vocab)
 
 
 def vocabulary(path):

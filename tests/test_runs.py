@@ -144,13 +144,17 @@ def test_an_unfinished_stage_with_other_inputs_goes_on_and_says_what_changed(run
 
 @pytest.mark.parametrize("stages", [["gpt"], pytest.param(["codec", "gpt"], marks=pytest.mark.long)], ids="+".join)
 def test_a_run_starts_from_the_weights_that_a_recipe_names(runs, stages):
-    """Each stage begins with what another run had learned: on the same first batch its loss is lower."""
+    """Each stage begins with what another run had learned: on the same first batch its loss is lower.
+
+    Weights of a run are not published ones: what is trained from them speaks as they do.
+    """
     name = f"tuned-{len(stages)}"
     named = (f"run.stages={json.dumps(stages)}", "model.weights=runs/whole/model", "train.steps=2")
     ended = runs.start(name, UNSEEN, *named).end()
     assert ended.status == 0, ended.said
     for stage in stages:
         assert losses(runs.folder(name), stage)[0] < 0.95 * losses(runs.folder("whole"), stage)[0]
+    assert not read_folder(runs.folder(name))[0].is_published
 
 
 @pytest.mark.parametrize("stages", [["codec"], pytest.param(["codec", "gpt"], marks=pytest.mark.long)], ids="+".join)

@@ -245,6 +245,20 @@ def test_a_run_speaks_as_it_was_trained(codec):
     assert (model.repetition_penalty, model.temperature) == (1, 0.4)
 
 
+@pytest.mark.parametrize("is_published", [True, False], ids=["published", "own"])
+@pytest.mark.parametrize("recipe", [None, '[model]\nweights = "somewhere"'], ids=["alone", "tuned"])
+def test_a_model_says_whether_it_is_published(tmp_path, recipe, is_published):
+    """A run's model that stands alone, or was trained on from another run's, speaks as it was trained all the same."""
+    tokenizer = CharacterTokenizer(["en"], "abc")
+    write_model(tmp_path / "model", tokenizer, ("gpt", "codec"), is_published=is_published)
+    tokenizer.save(tmp_path / ("model/vocab.json" if recipe is None else "tokenizer.json"))
+    if recipe is not None:
+        (tmp_path / "recipe.toml").write_text(recipe, encoding="utf-8")
+    model = assemble(tmp_path / "model" if recipe is None else tmp_path)
+    assert model.gpt.tokens.reads_stop == is_published
+    assert (model.repetition_penalty, model.temperature) == ((10, 0.75) if is_published else (1, 0.4))
+
+
 def test_an_import_speaks(root):
     """Published weights speak by their decoder and vocabulary, with the published penalty and the text's [STOP]."""
     pytest.importorskip("tokenizers")

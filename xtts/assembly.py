@@ -98,7 +98,7 @@ def assemble(folder: Union[str, Path]) -> Assembled:
         )
     audio = recipe.audio if recipe else attrs.evolve(Audio(), n_mels=model.n_mels)
     seconds = recipe.data.reference_seconds if recipe else REFERENCE_SECONDS
-    is_published = recipe is None or recipe.model.weights is not None
+    is_published = model.is_published and (recipe is None or recipe.model.weights is not None)
     longest_text, most_codes = _limits(folder, model, is_published)
     parts = _parts(model, tensors, tokenizer, reads_stop=is_published)
     spec = reference_spec(audio)

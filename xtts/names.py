@@ -45,6 +45,7 @@ class Description:
     text_tokens: int
     n_mels: int = 80
     parts: Tuple[str, ...] = tuple(PREFIXES)  # that are there
+    is_published: bool = True  # or was trained from what is; False: from nothing, by a run
 
 
 def shapes(model: Description) -> Dict[str, Shape]:

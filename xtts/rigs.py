@@ -217,9 +217,10 @@ def gpt_rig(
     session: Session, codecs: Sequence[Codec], codec_digest: str, published: Optional[Mapping[str, np.ndarray]]
 ) -> Rig:
     """Everything the GPT trains with: a codec on each data device, and perhaps `published` weights to start from."""
-    recipe, material = session.recipe, session.material
+    recipe, material, shapes = session.recipe, session.material, session.plan.layout.shapes
+    reads_stop = weights.is_published(recipe.model.weights)
     with session.strategy.scope():
-        stage = GptStage(recipe, material.tokenizer, session.plan.layout.shapes, _text_rows(published))
+        stage = GptStage(recipe, material.tokenizer, shapes, _text_rows(published), reads_stop)
         if published is not None:
             _load_gpt(stage, published, recipe.run.seed)
         optimizer = _optimizer(recipe, stage, recipe.train.ema_decay)

@@ -338,7 +338,8 @@ def _write_model(session: Session, state: State, others: Tensors) -> None:
     tensors.update(_renamed(state.tensors, prefix, "average."))  # where there is one, it speaks
     rows = len(tensors[weights.TEXT_ROWS[0]])
     parts = tuple(part for part, own in PREFIXES.items() if any(name.startswith(own) for name in tensors))
-    description = Description(SIZES[recipe.model.size], rows, recipe.audio.n_mels, parts)
+    is_published = weights.is_published(recipe.model.weights)
+    description = Description(SIZES[recipe.model.size], rows, recipe.audio.n_mels, parts, is_published)
     folder = session.folder / weights.RUN_MODEL
     shutil.rmtree(folder, ignore_errors=True)
     is_bpe = recipe.text.tokenizer == "bpe"  # one of characters is not a vocab.json, and no other program reads it

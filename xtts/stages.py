@@ -124,14 +124,19 @@ class GptStage:
     weights: Tuple[float, ...] = (TEXT_SHARE, 1.0)
 
     def __init__(
-        self, recipe: Recipe, tokenizer: Tokenizer, shapes: Tuple[Shape, ...], text_tokens: Optional[int] = None
+        self,
+        recipe: Recipe,
+        tokenizer: Tokenizer,
+        shapes: Tuple[Shape, ...],
+        text_tokens: Optional[int] = None,
+        reads_stop: bool = False,
     ) -> None:
         self._recipe, self._dtype, self.shapes = recipe, tf.as_dtype(recipe.train.precision), shapes
         self.is_free = recipe.data.shapes == "relaxed"
         size = SIZES[recipe.model.size]
         self.model = Gpt(
             size.gpt,
-            tokens_of(recipe, tokenizer, text_tokens),
+            tokens_of(recipe, tokenizer, text_tokens, reads_stop),
             np.random.default_rng([recipe.run.seed, 1]),
             recipe.audio.n_mels,
         )
@@ -179,8 +184,10 @@ def _longest(batch: Batch) -> Tensor:
     return tf.maximum(tf.reduce_max(rows), joint_length(extents(batch["text"])[1], 0))
 
 
-def tokens_of(recipe: Recipe, tokenizer: Tokenizer, text_tokens: Optional[int] = None) -> Tokens:
-    """How many tokens the GPT has: the tokenizer's, or more where published weights have more."""
+def tokens_of(
+    recipe: Recipe, tokenizer: Tokenizer, text_tokens: Optional[int] = None, reads_stop: bool = False
+) -> Tokens:
+    """How many tokens the GPT has: the tokenizer's, or more where published weights, which read [STOP], have more."""
     codec = SIZES[recipe.model.size].codec
     return Tokens(
         text=max(text_tokens or 0, tokenizer.size),
@@ -189,7 +196,7 @@ def tokens_of(recipe: Recipe, tokenizer: Tokenizer, text_tokens: Optional[int] =
         text_stop=tokenizer.stop,
         audio_start=codec.codes,
         audio_stop=codec.codes + 1,
-        reads_stop=recipe.model.weights is not None,
+        reads_stop=reads_stop,
     )
 
 

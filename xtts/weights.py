@@ -135,6 +135,19 @@ def export(folder: PathLike, out: PathLike) -> List[Path]:
 
 def read_folder(folder: PathLike) -> Tuple[Description, Tensors]:
     """A folder's sizes and tensors, checked against each other."""
+    path, model = _described(folder)
+    tensors, _ = tensorfile.read(path.with_name(MODEL))
+    _check(model, tensors, str(path.with_name(MODEL)))
+    return model, tensors
+
+
+def is_published(folder: Optional[PathLike]) -> bool:
+    """Whether a run that starts from a folder's weights, or from none, starts from published ones."""
+    return folder is not None and _described(folder)[1].is_published
+
+
+def _described(folder: PathLike) -> Tuple[Path, Description]:
+    """What a folder says of its model, and in which file."""
     folder = Path(folder)
     if not folder.is_dir():
         raise WeightsError(f"{folder}: there is no such folder; name one that an import or a run has made")
@@ -144,14 +157,11 @@ def read_folder(folder: PathLike) -> Tuple[Description, Tensors]:
     try:
         from cattrs import Converter
 
-        model = Converter(forbid_extra_keys=True).structure(_json(path), Description)
+        return path, Converter(forbid_extra_keys=True).structure(_json(path), Description)
     except WeightsError:
         raise
     except Exception:  # whatever a converter makes of what a table may hold
         raise WeightsError(f"{path}: this does not state a model's sizes; import the checkpoint anew") from None
-    tensors, _ = tensorfile.read(folder / MODEL)
-    _check(model, tensors, str(folder / MODEL))
-    return model, tensors
 
 
 def write_folder(
