@@ -240,6 +240,20 @@ def test_stored_features_are_made_once(made):
     assert [function.calls for function in made.features.functions] == before
 
 
+def test_no_blank_row_is_made_to_be_stored_where_lengths_are_free(made, monkeypatch):
+    """It would cost as much as any other. What is stored is what static shapes store."""
+    free, rows = Features(AUDIO, "/CPU:0", STATS, made.model, is_free=True), []
+    whole = free.mel
+    monkeypatch.setattr(free, "mel", lambda waves, lengths: rows.append(len(waves)) or whole(waves, lengths))
+    stored = Filling(made.recipe, made.part, made.plan.layout, free).mels("free", lambda done, total: None)
+    static = made.filling().mels("static", lambda done, total: None)
+    layout = made.plan.layout
+    assert any(count % shape.batch_size for count, shape in zip(layout.counts, layout.shapes))
+    assert sum(rows) == len(SPEAKERS)
+    for position in range(len(SPEAKERS)):
+        np.testing.assert_allclose(stored[position], static[position], atol=NEAR)
+
+
 @pytest.mark.parametrize("cached", [False, True], ids=["live", "cached"])
 def test_counts_are_what_the_losses_are_means_of(made, cached):
     """What the host counts of a batch is what the model counts, blank rows among them."""

@@ -418,7 +418,8 @@ class Filling:
                 some = own[first : first + shape.batch_size]
                 whole = self.recordings.lengths.samples
                 wanted = {row: Cut(position, 0, int(whole[position])) for row, position in enumerate(some)}
-                cuts = Cuts(shape.batch_size, samples_for(shape.mel_frames, self._spec), wanted)
+                count = len(some) if self._features.is_free else shape.batch_size  # blank rows cost as much as others
+                cuts = Cuts(count, samples_for(shape.mel_frames, self._spec), wanted)
                 waves, lengths, lost = padded(self.recordings, cuts)
                 found = getattr(self._features, kind)(waves, lengths).numpy()
                 for row, position in enumerate(some):

@@ -75,7 +75,7 @@ class Features:
         is_free: bool = False,
         waits: bool = False,  # for a GPU to be done, and not only told: whoever divides work by time must
     ) -> None:
-        self._device, self._waits = device, waits
+        self._device, self._waits, self.is_free = device, waits, is_free
         # Rows and samples of any number: what a function without a signature would be traced anew for.
         signature = [tf.TensorSpec([None, None], tf.float32), tf.TensorSpec([None], tf.int32)] if is_free else None
         self._functions = {
