@@ -168,12 +168,16 @@ def final(folder, stage):
     return {name: tensor.tobytes() for name, tensor in {**state.tensors, "step": np.array(state.step)}.items()}
 
 
-def is_equal(folder, other, stages=("codec", "gpt")):
-    """Whether two runs ended with the same bits, and their journals tell of the same losses."""
-    return all(
-        final(folder, stage) == final(other, stage) and losses(folder, stage) == losses(other, stage)
-        for stage in stages
-    )
+def differences(folder, other, stages=("codec", "gpt")):
+    """Where two runs differ in a bit of their last checkpoints or in a loss, in words; nothing when they do not."""
+    found = []
+    for stage in stages:
+        states = [{**final(one, stage), **dict(enumerate(losses(one, stage), 1))} for one in (folder, other)]
+        names = sorted({name for state in states for name in state}, key=str)
+        for ours, theirs, name in ((*(state.get(name) for state in states), name) for name in names):
+            if ours != theirs:
+                found.append(f"{stage}: {name}" + (f": {ours} and {theirs}" if isinstance(name, int) else ""))
+    return found
 
 
 def summary(folder):

@@ -12,7 +12,7 @@ import time
 
 import numpy as np
 import pytest
-from run_processes import TESTS, Runs, beside, final, is_equal, losses, make_corpus, summary
+from run_processes import TESTS, Runs, beside, differences, final, losses, make_corpus, summary
 
 from xtts import cluster, crew, launch
 from xtts.cluster import Cluster, ClusterError, resolve
@@ -192,7 +192,7 @@ def together(runs, name, *settings, seconds=1200):
     return done.stdout
 
 
-def differences(runs, name, other, stage):
+def apart(runs, name, other, stage):
     return np.abs(np.subtract(losses(runs.folder(name), stage), losses(runs.folder(other), stage)))
 
 
@@ -208,7 +208,7 @@ def test_two_workers_train_as_one_with_two_replicas_does(many):
     assert "is how it sounds" not in other
     assert many.start("one", *short, "devices.multi_gpu=true").end().status == 0
     assert len(losses(many.folder("two"), "codec")) == 4
-    assert differences(many, "two", "one", "codec").max() < NEAR
+    assert apart(many, "two", "one", "codec").max() < NEAR
     assert summary(many.folder("two"))["frames"] == summary(many.folder("one"))["frames"]
     assert summary(many.folder("two"))["retraces_after_warmup"] == 0
 
@@ -223,7 +223,7 @@ def test_twenty_steps_of_two_workers_are_those_of_one(many):
     assert many.start("one-20", "devices.multi_gpu=true").end().status == 0
     for stage in ("codec", "gpt"):
         assert len(losses(many.folder("two-20"), stage)) == 20
-        assert differences(many, "two-20", "one-20", stage).max() < NEAR
+        assert apart(many, "two-20", "one-20", stage).max() < NEAR
         checked = [
             [line["loss"] for line in Journal(many.folder(name)).validation(stage)] for name in ("two-20", "one-20")
         ]
@@ -241,7 +241,7 @@ def test_twenty_steps_of_two_workers_are_those_of_one(many):
     together(many, "two-fixed", *fixed)
     ended = many.start("one-fixed", *fixed, "train.batch_size=6").end()
     assert ended.status == 0, ended.said
-    assert differences(many, "two-fixed", "one-fixed", "gpt").max() < NEAR
+    assert apart(many, "two-fixed", "one-fixed", "gpt").max() < NEAR
 
 
 def victim(launcher, index):
@@ -300,7 +300,7 @@ def test_ten_kills_of_a_worker_at_random_steps_change_no_bit(many):
     assert launched.returncode == 0, said
     assert len(killed) == 10, (killed, said)
     assert said.count("was ended by SIGKILL; it is started again") == 10
-    assert is_equal(many.folder("harmed"), many.folder("unharmed"), ["codec"])
+    assert differences(many.folder("harmed"), many.folder("unharmed"), ["codec"]) == []
     assert final(many.folder("harmed"), "codec")
 
 

@@ -4,7 +4,7 @@ import shutil
 import signal
 
 import pytest
-from run_processes import beside, copy, is_equal, losses, summary
+from run_processes import beside, copy, differences, losses, summary
 
 from xtts.checkpoint import Checkpoints
 
@@ -34,7 +34,7 @@ def test_killed_at_any_moment_a_run_ends_with_the_same_bits(runs):
     ended = runs.start("killed").end()
     assert ended.status == 0, ended.said
     assert "codec: finished before, after 20 steps" in ended.said
-    assert is_equal(runs.folder("killed"), runs.folder("whole"))
+    assert differences(runs.folder("killed"), runs.folder("whole")) == []
     assert summary(runs.folder("killed"))["retraces_after_warmup"] == 0
 
 
@@ -47,7 +47,7 @@ def test_killed_with_free_lengths_a_run_ends_with_the_same_bits(runs, relaxed):
     assert ended.status == 0, ended.said
     assert "gpt: goes on after step" in ended.said
     assert "Static shapes (pad_to_fixed_length): False, relaxed: text up to 12, mel up to 68," in ended.said
-    assert is_equal(runs.folder("killed-relaxed"), runs.folder("relaxed"), ["gpt"])
+    assert differences(runs.folder("killed-relaxed"), runs.folder("relaxed"), ["gpt"]) == []
 
 
 @pytest.mark.long
@@ -70,7 +70,7 @@ def test_ten_kills_in_a_run(runs):
     for moment in moments:
         runs.start("killed-dual", "train.save_every=1", *dual).until(moment).tell(signal.SIGKILL).end()
     assert runs.start("killed-dual", *dual).end().status == 0
-    assert is_equal(runs.folder("killed-dual"), runs.folder("whole-dual"))
+    assert differences(runs.folder("killed-dual"), runs.folder("whole-dual")) == []
 
 
 def test_told_to_stop_a_run_saves_its_step_and_goes_on_from_there(runs):
@@ -89,7 +89,7 @@ def test_told_to_stop_a_run_saves_its_step_and_goes_on_from_there(runs):
     assert again.status == 130, again.said
     assert f"codec: goes on after step {saved} of 20" in again.said
     assert runs.start("told", *CODEC).end().status == 0
-    assert is_equal(runs.folder("told"), runs.folder("whole"), ["codec"])
+    assert differences(runs.folder("told"), runs.folder("whole"), ["codec"]) == []
 
 
 def test_interrupted_before_its_first_step_a_run_ends_at_once(runs):
@@ -114,7 +114,7 @@ def test_damaged_checkpoints_are_set_aside_for_an_older_one(runs):
     assert "step-00000020: this checkpoint cannot be used, state.safetensors is not what was written" in ended.said
     assert "step-00000016: this checkpoint cannot be used, state.safetensors has" in ended.said
     assert "codec: goes on after step 12 of 20" in ended.said
-    assert is_equal(folder, runs.folder("whole"), ["codec"])
+    assert differences(folder, runs.folder("whole"), ["codec"]) == []
 
 
 def test_a_run_goes_on_when_there_is_no_room_for_checkpoints(runs):

@@ -6,7 +6,7 @@ import shutil
 import numpy as np
 import pytest
 from golden_losses import GOLDEN, KEPT
-from run_processes import copy, final, is_equal, losses, make_corpus, summary, unfinished
+from run_processes import copy, differences, final, losses, make_corpus, summary, unfinished
 
 from xtts import audio, toml
 from xtts.journal import Journal
@@ -117,7 +117,7 @@ def test_what_is_finished_is_not_repeated(runs):
     assert ended.status == 0, ended.said
     for stage in ("codec", "gpt"):
         assert f"{stage}: finished before, after 20 steps; it is not repeated" in ended.said
-    assert is_equal(folder, runs.folder("whole"))
+    assert differences(folder, runs.folder("whole")) == []
     assert read_folder(folder / "model")[0].parts == ("gpt", "codec")
 
 
@@ -193,7 +193,7 @@ def test_several_devices_make_features_for_a_mirrored_model(runs):
         ended = runs.start(name, f"devices.data_gpu={data}", "devices.model_gpu=2,3", *settings).end()
         assert ended.status == 0, ended.said
         assert "mode: dual, strategy: MirroredStrategy\nfeatures: /CPU:0 (in place of GPU 0)" in ended.said
-    assert is_equal(runs.folder("four"), runs.folder("three"), ["codec"])
+    assert differences(runs.folder("four"), runs.folder("three"), ["codec"]) == []
     figures = summary(runs.folder("four"))
     assert figures["retraces_after_warmup"] == 0
     assert [one["device"] for one in figures["division"]] == ["/CPU:0", "/CPU:1"]
