@@ -360,6 +360,18 @@ def test_weights_start_as_in_gpt2():
     assert not made["gpt.h.0.attn.c_attn.bias"].variable.numpy().any()
 
 
+def test_positions_start_where_voices_read():
+    """Of all places in the text, a code's is most like that of the token which is read there; none is larger."""
+    size = Size(layers=1, width=128, heads=2, text_positions=60, audio_positions=180)
+    made = Gpt(size, Tokens(300, 98), np.random.default_rng(0), pace=0.3).weights()
+    text, codes = (made[f"{part}_pos_embedding.emb.weight"].variable.numpy() for part in ("text", "mel"))
+    read = np.argmax(codes @ text.T, axis=1)
+    places = np.minimum(1.5 + 0.3 * np.arange(183), 61)
+    assert np.abs(read - places).max() <= 0.5 + 1e-9
+    for weights in (text, codes):
+        np.testing.assert_allclose(np.square(weights).mean(axis=1), 0.02**2, rtol=1e-5)
+
+
 def test_a_step_is_traced_once(gpt, batch):
     """Other lengths in the same shape, and blank rows, are no reason to trace again."""
     step = compat.compiled(lambda *batch: gpt.losses(*batch, joint_length=70)[0].total, allowed=1, action="raise")

@@ -38,6 +38,9 @@ def test_a_plan_is_json_with_every_key(mode):
     assert told["batches_per_epoch"] == sum(shape["batches"] for shape in told["shapes"])
     assert told["parameters"] == sum(told["parts"].values())
     assert told["work_ratio"] >= 1
+    usable = found.layout.shape_of >= 0
+    text, mel = (lengths[usable] for lengths in corpus(600))
+    assert told["pace"] == pytest.approx(text.sum() / (mel.sum() / 4))
     for budget in told["bytes"].values():
         parts = ("weights", "gradients", "optimizer", "activations", "buffer")
         assert budget["total"] == sum(budget[part] for part in parts)

@@ -18,7 +18,7 @@ from xtts.order import Order
 from xtts.page import counted, listed, page, percent
 from xtts.recipe import Recipe
 from xtts.shapes import Layout, Weighing
-from xtts.sizes import SIZES, Cost, Count, Gpt, cost, parameters
+from xtts.sizes import FRAMES_PER_CODE, SIZES, Cost, Count, Gpt, cost, parameters
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -63,6 +63,7 @@ class Plan:
     layout: Layout
     order: Order
     seconds: float  # of recordings
+    pace: float  # text tokens a code, in the mean: how fast the voices read
     rejected: Dict[str, int]  # utterances, by the reason they were set aside for
     work: Work
     curve: Dict[int, float]  # `Work.computed` with as many planned shapes
@@ -106,6 +107,7 @@ class Plan:
             "seed": self.recipe.run.seed,
             "utterances": self.utterances,
             "seconds": self.seconds,
+            "pace": self.pace,
             "rejected": dict(self.rejected),
             "shapes": self._shapes(),
             "work_ratio": self.work.ratio,
@@ -176,11 +178,13 @@ def plan(
     work = _work(recipe, layout, order, joint, cost(size.gpt).reduced())
     numbers = {*CURVE, len(layout.shapes)} if recipe.data.shapes == "planned" else {*CURVE}
     curve = _curve(joint[usable], cost(size.gpt), recipe.train.batch_size, workers, sorted(numbers))
+    frames = int(mel[usable].sum(dtype=np.int64))
     return Plan(
         recipe,
         layout,
         order,
-        seconds=int(mel[usable].sum(dtype=np.int64)) * recipe.audio.hop_length / recipe.audio.sample_rate,
+        seconds=frames * recipe.audio.hop_length / recipe.audio.sample_rate,
+        pace=int(text[usable].sum(dtype=np.int64)) * FRAMES_PER_CODE / frames,
         rejected=reasons,
         work=work,
         curve=curve,

@@ -219,8 +219,9 @@ def gpt_rig(
     """Everything the GPT trains with: a codec on each data device, and perhaps `published` weights to start from."""
     recipe, material, shapes = session.recipe, session.material, session.plan.layout.shapes
     reads_stop = weights.is_published(recipe.model.weights)
+    pace = session.plan.pace if published is None else None
     with session.strategy.scope():
-        stage = GptStage(recipe, material.tokenizer, shapes, _text_rows(published), reads_stop)
+        stage = GptStage(recipe, material.tokenizer, shapes, _text_rows(published), reads_stop, pace)
         if published is not None:
             _load_gpt(stage, published, recipe.run.seed)
         optimizer = _optimizer(recipe, stage, recipe.train.ema_decay)

@@ -130,6 +130,7 @@ class GptStage:
         shapes: Tuple[Shape, ...],
         text_tokens: Optional[int] = None,
         reads_stop: bool = False,
+        pace: Optional[float] = None,
     ) -> None:
         self._recipe, self._dtype, self.shapes = recipe, tf.as_dtype(recipe.train.precision), shapes
         self.is_free = recipe.data.shapes == "relaxed"
@@ -139,6 +140,7 @@ class GptStage:
             tokens_of(recipe, tokenizer, text_tokens, reads_stop),
             np.random.default_rng([recipe.run.seed, 1]),
             recipe.audio.n_mels,
+            pace,
         )
 
     def inputs(self, shape: Shape, replicas: int) -> Dict[str, Any]:

@@ -22,7 +22,7 @@ import tensorflow as tf
 from xtts.model.attention import UNSEEN, causal
 from xtts.model.conditioning import ConditioningEncoder, PerceiverResampler
 from xtts.model.dropout import Dropout
-from xtts.model.layers import Embedding, LayerNorm, Linear, Module, Tensor, extents
+from xtts.model.layers import DEVIATION, Embedding, LayerNorm, Linear, Module, Tensor, extents
 from xtts.model.transformer import Transformer
 from xtts.shapes import STOPS
 from xtts.sizes import LATENTS
@@ -31,6 +31,7 @@ from xtts.tensorfile import WeightsError
 
 TEXT_SHARE = 0.01  # of the text's loss in the whole; that of the codes counts full
 IGNORED = -1  # a target that is none
+SHORTEST_WAVE, LONGEST_WAVE = 6.0, 200.0  # of the sines that positions begin with, in text tokens
 
 
 @attrs.frozen
@@ -82,9 +83,20 @@ class Gpt(Module):
     """The transformer with its embeddings, heads and conditioning. It computes in the type of the reference mel.
 
     Text [B, T] and codes [B, C] come without marks, with their lengths [B]; a row whose lengths are 0 is blank.
+
+    `pace`, text tokens a code, is for weights that begin from nothing: places in the text, and those in the codes where
+    they are spoken at that pace, begin with the same vectors. So the first steps find where to read, which takes
+    thousands when both are drawn at random. From there on they are learned like any others.
     """
 
-    def __init__(self, size: Size, tokens: Tokens, random: np.random.Generator, mels: int = 80) -> None:
+    def __init__(
+        self,
+        size: Size,
+        tokens: Tokens,
+        random: np.random.Generator,
+        mels: int = 80,
+        pace: Optional[float] = None,
+    ) -> None:
         super().__init__()
         if not size.perceiver_layers:
             raise WeightsError(
@@ -102,6 +114,10 @@ class Gpt(Module):
         self.final_norm = LayerNorm(size.width)
         self.text_head = Linear(size.width, tokens.text, random)
         self.mel_head = Linear(size.width, tokens.audio, random)
+        if pace is not None:
+            self.text_pos_embedding.begin(np.arange(size.text_positions + 2))
+            # Behind [START], which is at place 0, and in the middle of a token.
+            self.mel_pos_embedding.begin(1.5 + pace * np.arange(size.audio_positions + 3))
 
     @property
     def size(self) -> Size:
@@ -231,6 +247,13 @@ class Positions(Module):
 
     def __call__(self, length: Any) -> Tensor:
         return self.emb.weight[:length]
+
+    def begin(self, places: np.ndarray) -> None:
+        """Begin with sines of places on a common scale, near ones alike, and as large as what is drawn at random."""
+        waves = self.emb.weight.shape[1] // 2
+        angles = 2 * np.pi * places[:, None] / np.geomspace(SHORTEST_WAVE, LONGEST_WAVE, waves)
+        sines = np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
+        self.emb.weight.assign((sines * np.sqrt(2) * DEVIATION).astype(np.float32))
 
 
 def shifted(x: Tensor, by: Tensor, length: Any) -> Tensor:

@@ -18,6 +18,7 @@ Axes = Tuple[int, ...]
 
 ALIASED = 2048  # bytes from row to row that many rows of a matrix meet in a processor's cache at
 NARROW = 512  # columns of a matrix that is multiplied as quickly however the other lies
+DEVIATION = 0.02  # of weights that are drawn at random, where nothing else is said
 
 
 class Weight(NamedTuple):
@@ -180,7 +181,7 @@ class Linear(Module):
     AXES: ClassVar[Dict[str, Axes]] = {"weight": (1, 0)}  # published: [out, in]
 
     def __init__(
-        self, inputs: int, outputs: int, random: np.random.Generator, deviation: float = 0.02, bias: bool = True
+        self, inputs: int, outputs: int, random: np.random.Generator, deviation: float = DEVIATION, bias: bool = True
     ) -> None:
         super().__init__()
         self.weight = normal((inputs, outputs), deviation, random)
@@ -255,7 +256,7 @@ class GroupNorm(Module):
 class Embedding(Module):
     """Ids [...] to vectors [..., width]."""
 
-    def __init__(self, count: int, width: int, random: np.random.Generator, deviation: float = 0.02) -> None:
+    def __init__(self, count: int, width: int, random: np.random.Generator, deviation: float = DEVIATION) -> None:
         super().__init__()
         self.weight = normal((count, width), deviation, random)
 
