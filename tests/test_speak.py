@@ -1,5 +1,6 @@
 """Speaking: a folder, a text and a voice become sound, whole or as it is made, and mistakes become sentences."""
 
+import json
 import shutil
 
 import attrs
@@ -189,7 +190,20 @@ def test_a_run_says_no_more_at_once_than_it_was_trained_on(root):
     folder = make_run(root / "planned")
     (folder / "plan.json").write_text('{"shapes": [{"text_length": 20, "mel_frames": 160}]}')
     model = assemble(folder)
-    assert (model.longest_text, model.most_codes) == (20, 40)
+    assert (model.longest_text, model.most_codes, model.pace) == (20, 40, None)
+
+
+@pytest.mark.parametrize(("pace", "pieces"), [(1.0, 1), (0.65, 1), (0.5, 2), (None, 2)])
+def test_a_text_is_split_by_how_fast_the_runs_voices_read(root, pace, pieces):
+    """What fits the codes at their pace is said in one go; where that is not known, slow speech is reckoned with."""
+    folder = make_run(root / f"pace-{pace}", stop=0.0)
+    text = "hello there how are you my friend"
+    shapes = [{"text_length": 60, "mel_frames": 244}]
+    (folder / "plan.json").write_text(json.dumps({"shapes": shapes, **({"pace": pace} if pace else {})}))
+    speaker = Heard(folder, root)
+    assert speaker.speaker.model.pace == pace
+    assert len(speaker.speaker.model.tokenizer.encode(text, "en")) == 34
+    assert len(speaker.say(text).said) == pieces
 
 
 @pytest.mark.parametrize(

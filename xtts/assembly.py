@@ -8,7 +8,7 @@ import contextlib
 import hashlib
 import json
 from pathlib import Path
-from typing import Any, Dict, Optional, Tuple, Union
+from typing import Any, Dict, NamedTuple, Optional, Union
 
 import attrs
 import numpy as np
@@ -55,6 +55,7 @@ class Assembled:
     reference_samples: int  # of a voice, that are heard at a time
     longest_text: int  # tokens
     most_codes: int
+    pace: Optional[float]  # text tokens a code, of the voices it was trained on, where that is known
     repetition_penalty: float
     temperature: float
 
@@ -99,7 +100,7 @@ def assemble(folder: Union[str, Path]) -> Assembled:
     audio = recipe.audio if recipe else attrs.evolve(Audio(), n_mels=model.n_mels)
     seconds = recipe.data.reference_seconds if recipe else REFERENCE_SECONDS
     is_published = model.is_published and (recipe is None or recipe.model.weights is not None)
-    longest_text, most_codes = _limits(folder, model, is_published)
+    limits = _limits(folder, model, is_published)
     parts = _parts(model, tensors, tokenizer, reads_stop=is_published)
     spec = reference_spec(audio)
     heard = min(int(frames(int(seconds * audio.sample_rate), spec)), model.size.gpt.longest_recording)
@@ -116,8 +117,9 @@ def assemble(folder: Union[str, Path]) -> Assembled:
         speaker_width=model.size.speaker.width,
         language=recipe.data.language if recipe else "en",
         reference_samples=samples_for(heard, spec),
-        longest_text=longest_text,
-        most_codes=most_codes,
+        longest_text=limits.text,
+        most_codes=limits.codes,
+        pace=limits.pace,
         repetition_penalty=PENALTY if is_published else OWN_PENALTY,
         temperature=TEMPERATURE if is_published else OWN_TEMPERATURE,
         **parts,
@@ -156,16 +158,23 @@ def _vocabulary(folder: Path, recipe: Optional[Recipe]) -> Path:
     return path
 
 
-def _limits(folder: Path, model: Description, is_published: bool) -> Tuple[int, int]:
-    """The longest text, in tokens, and the most codes: what was trained, for places further on have learnt nothing."""
+class _Limits(NamedTuple):
+    text: int  # tokens
+    codes: int
+    pace: Optional[float] = None  # text tokens a code
+
+
+def _limits(folder: Path, model: Description, is_published: bool) -> _Limits:
+    """The longest text and the most codes: what was trained, for places further on have learnt nothing."""
     gpt = model.size.gpt
-    longest_text, most_codes = gpt.longest_text, gpt.audio_positions - 3
+    limits = _Limits(gpt.longest_text, gpt.audio_positions - 3)
     if not is_published:
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            shapes = json.loads((folder / "plan.json").read_text(encoding="utf-8"))["shapes"]
-            longest_text = min(longest_text, max(int(shape["text_length"]) for shape in shapes))
-            most_codes = min(most_codes, max(int(shape["mel_frames"]) for shape in shapes) // FRAMES_PER_CODE)
-    return longest_text, most_codes
+            plan = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
+            text = max(int(shape["text_length"]) for shape in plan["shapes"])
+            codes = max(int(shape["mel_frames"]) for shape in plan["shapes"]) // FRAMES_PER_CODE
+            limits = _Limits(min(limits.text, text), min(limits.codes, codes), plan.get("pace"))
+    return limits
 
 
 def _unfinished(folder: Path, recipe: Recipe) -> str:

@@ -25,7 +25,10 @@ from xtts.voices import Note, Voice, VoiceError
 PathLike = Union[str, Path]
 References = Union[Voice, PathLike, Sequence[PathLike]]
 
-CODES_PER_CHARACTER = 2  # of slow speech: a text with more characters than that allows may not fit the model's codes
+# A text that may need more codes than the model has is split. How many it needs: of a run's own model its voices tell,
+# of which some are slower than the mean; of a published one, slow speech does.
+SLOWER = 1.1
+CODES_PER_CHARACTER = 2
 SLOWEST, FASTEST = 0.5, 2.0
 LARGEST_SEED = 2**31 - 1
 FIRST, NEXT = 16, 32  # codes after which a stream is heard first, and then again
@@ -186,8 +189,10 @@ class Speaker:
         return left
 
     def _fits(self, text: str, language: str) -> bool:
-        tokens = len(self.model.tokenizer.encode(text, language))
-        return tokens <= self.model.longest_text and CODES_PER_CHARACTER * len(text) <= max(self.model.most_codes, 64)
+        model, tokens = self.model, len(self.model.tokenizer.encode(text, language))
+        if model.pace:
+            return tokens <= min(model.longest_text, model.most_codes * model.pace / SLOWER)
+        return tokens <= model.longest_text and CODES_PER_CHARACTER * len(text) <= max(model.most_codes, 64)
 
     def _spoken(self, utterance: "_Utterance", number: int, counts: Iterable[int] = ()) -> Iterator[Spoken]:
         """The codes of a sentence while they are said; the seed of each sentence is its own."""
