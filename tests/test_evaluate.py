@@ -7,11 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import attrs
 import pytest
 from run_processes import copy
 from small_run import SMALLEST
 
 from xtts import Mistake, judges
+from xtts import material as material_module
 from xtts.evaluate import FILE, EvaluateError, evaluate
 from xtts.evaluation import CODEC, RECORDING, SAID
 from xtts.journal import Journal
@@ -95,6 +97,41 @@ def test_recognisers_hear_every_wave(runs, small, monkeypatch):
     assert found.figures()[SAID].error_rates == {"parrot": pytest.approx(wrong / len(one.text.split()))}
     assert not set(asked["texts"]) & set(asked["others"])
     assert one.text in asked["others"]
+
+
+def test_texts_that_were_trained_on_are_not_judged(runs, small, monkeypatch):
+    """What another recording taught is no test of what the model can say; who has no other texts is judged by these."""
+
+    def judged(reads):
+        """What is judged, where of the texts that were held out some, and nothing else, were trained on."""
+
+        def gathered(recipe, say):
+            material = material_module.gather(recipe, say)
+            held = [one._replace(text=texts.get(one.id, one.text)) for one in material.held_out.corpus.utterances]
+            read = [one.text for one in held if reads(one)]
+            trained = material.train.corpus.utterances
+            assert len(read) < len(trained)
+            trained = [one._replace(text=text) for one, text in zip(trained, [*read, *["fe"] * len(trained)])]
+            return attrs.evolve(material, held_out=_with(material.held_out, held), train=_with(material.train, trained))
+
+        monkeypatch.setattr("xtts.evaluate.gather", gathered)
+        return evaluate(runs.folder("whole"), 100, "none", lambda line: None)
+
+    texts = {"02": "la do ti"}  # the corpus has it twice otherwise
+    every = judged(lambda one: False)
+    assert [one.id for one in every.utterances] == ["02", "11", "10"]
+    assert every.read_before == 0
+    fewer = judged(lambda one: one.id == "02")
+    assert [one.id for one in fewer.utterances] == ["10", "11"]
+    assert fewer.read_before == 0
+    known = judged(lambda one: one.id != "02")
+    assert [one.id for one in known.utterances] == ["02", "11"]
+    assert known.read_before == 1
+    assert "held out, 1 of them with a text that was trained on" in known.text()
+
+
+def _with(part, utterances):
+    return part._replace(corpus=attrs.evolve(part.corpus, utterances=utterances))
 
 
 def test_a_run_with_only_a_codec_is_judged_by_that(runs, small):

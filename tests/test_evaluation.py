@@ -28,7 +28,7 @@ def evaluation():
     )
     codec = {"mel_error": 2.5, "distortion": 3.25, "codes_used": 0.5, "perplexity": 8.0}
     losses = {"codec": {"loss": 0.5, "reconstruction": 0.5}, "gpt": {"loss": 3.0, "codes": 2.0}}
-    return Evaluation("runs/x", {"codec": 10, "gpt": 20}, True, losses, codec, "plain", [first, second], ["mi"])
+    return Evaluation("runs/x", {"codec": 10, "gpt": 20}, True, 0, losses, codec, "plain", [first, second], ["mi"])
 
 
 def test_errors_are_of_all_words_together():
@@ -71,7 +71,7 @@ def test_the_page_has_a_column_for_each_thing():
 def test_without_a_recogniser_there_is_no_row_for_words():
     """What nobody has measured is not shown, and not in the JSON either."""
     quiet = judged("1", "", recordings=Heard(2.0), codec=Heard(2.0, 3.0))
-    found = Evaluation("runs/x", {}, False, {}, {}, "plain", [quiet])
+    found = Evaluation("runs/x", {}, False, 0, {}, {}, "plain", [quiet])
     assert "words" not in found.text()
     assert "trained on, as nothing was held out" in found.text()
     assert found.figures()[RECORDING].error_rates == {}

@@ -7,7 +7,7 @@ speaker. Recognisers and a voiceprint judge all three alike.
 
 import json
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple, Union
 
 import attrs
 import numpy as np
@@ -80,7 +80,8 @@ def evaluate(folder: PathLike, utterances: int = SOME, judge: str = "auto", say:
     model = _model(folder, recipe)
     material = gather(recipe, say)
     part = material.held_out if len(material.held_out.lengths) else material.train
-    chosen = _chosen(part, material, utterances)
+    read = {one.text for one in material.train.corpus.utterances} if part is material.held_out else set()
+    chosen = _chosen(part, material, read, utterances)
     held = [one.text for one in part.corpus.utterances if _is_known(one)]
     listeners = judges.recognisers(judge, lambda: _expected(material, held), held, say)
     voices = _Voices(material, {one.utterance.id for one in chosen}, recipe.audio.sample_rate, judge == "none")
@@ -99,6 +100,7 @@ def evaluate(folder: PathLike, utterances: int = SOME, judge: str = "auto", say:
         folder=str(folder),
         steps={stage: _steps(folder, stage) for stage in losses},
         is_held_out=part is material.held_out,
+        read_before=sum(one.utterance.text in read for one in chosen),
         losses=losses,
         codec=through.figures(),
         voiceprint=voices.name,
@@ -163,11 +165,15 @@ def _is_known(one: Utterance) -> bool:
     return one.language.lower().partition("-")[0] == judges.LANGUAGE
 
 
-def _chosen(part: Part, material: Material, most: int) -> List[Sentence]:
-    """The first utterances of every speaker in turn, each with another of its speaker: held out, or else trained on."""
+def _chosen(part: Part, material: Material, read: Set[str], most: int) -> List[Sentence]:
+    """The first utterances of every speaker in turn, each with another of its speaker: held out, or else trained on.
+
+    Of texts that were `read` in training, by any voice, there is none, unless a speaker has no others.
+    """
     own: Dict[str, List[Utterance]] = {}
     for one in part.corpus.utterances:
         own.setdefault(one.speaker, []).append(one)
+    own = {speaker: [one for one in some if one.text not in read] or some for speaker, some in own.items()}
     others: Dict[str, List[Utterance]] = {}
     for one in material.train.corpus.utterances:
         others.setdefault(one.speaker, []).append(one)

@@ -74,6 +74,7 @@ class Evaluation:
     folder: str
     steps: Mapping[str, int]  # that each stage has taken
     is_held_out: bool  # False where nothing was held out, and this was trained on
+    read_before: int  # utterances whose texts were trained on, in other recordings
     losses: Mapping[str, Mapping[str, float]]  # of each stage: the whole, and its parts
     codec: Mapping[str, float]  # of mels through the codec
     voiceprint: str  # how voices were compared
@@ -93,6 +94,8 @@ class Evaluation:
     def text(self) -> str:
         """A page for people."""
         what = "held out" if self.is_held_out else "trained on, as nothing was held out"
+        if self.read_before:
+            what += f", {self.read_before:,} of them with a text that was trained on in another recording"
         steps = ", ".join(f"{stage} after {count:,} steps" for stage, count in self.steps.items())
         lines = [f"{self.folder}: {counted(len(self.utterances), 'utterance')} {what}; {steps}", ""]
         for stage, losses in self.losses.items():
