@@ -337,6 +337,15 @@ def test_every_phrase_of_a_grammar_is_used_and_there(vocabulary, language, fewes
     assert "|" not in written
 
 
+def test_sentences_of_a_small_vocabulary_are_short_and_seldom_the_same():
+    """A tiny model says each in one go, and learns none by heart."""
+    chance = random.Random(0)
+    sentences = [GRAMMARS["small"]["en"].sentence(chance) for _ in range(5000)]
+    assert min(len(sentence.split()) for sentence in sentences) >= 4
+    assert max(len(sentence.split()) for sentence in sentences) <= 14
+    assert len(set(sentences)) > 4500
+
+
 @given(st.integers(0, 10**6))
 def test_sentences_are_complete(seed):
     """Whatever is drawn, no slot is left open, and Persian has no Latin letter or digit."""

@@ -42,7 +42,7 @@ from xtts.demo_sentences import GRAMMARS, Grammar
 from xtts.espeak import SAMPLE_RATE, Espeak, EspeakError, Voice
 from xtts.normalise import normalise
 
-REVISION = 2  # of what `make` writes; counts up when the same request would give other bytes
+REVISION = 3  # of what `make` writes; counts up when the same request would give other bytes
 SHORTEST, LONGEST = 1.0, 9.2  # seconds of a clip; 800 mel frames are 9.28
 LOUDNESS = 0.08  # root mean square of a clip, of full scale
 LONGEST_TEXT = 190  # characters, as it is said; a recipe's max_text_length is 200

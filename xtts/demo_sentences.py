@@ -352,10 +352,10 @@ SMALL_ENGLISH = Grammar(
     {
         "sentence": _lines("""
             {event}.
+            {event}.
             {event} {time}.
             {time} {event}.
-            {event} and {event}.
-            {event} because {reason}.
+            {state} because {reason}.
             {question}?
             {request}.
             {count}.
@@ -368,12 +368,17 @@ SMALL_ENGLISH = Grammar(
             {person} saw a {adjective} {animal} near the {place}
             {person} gave the {thing} to {person}
             {person} opened the {adjective} {thing}
-            {person} was very {mood}
-            the {animal} was sleeping under the {thing}
-            the {animal} was drinking water in the {place}
+            the {adjective} {animal} was sleeping under the {thing}
+            the {color} {animal} was drinking water in the {place}
             the {adjective} {animal} walked to the {place}
             the {color} {thing} was in the {place}
-            the weather at the {place} was {weather}
+            the weather at the {place} was {weather} and {weather}
+        """),
+        "state": _lines("""
+            {person} was very {mood}
+            {person} opened the {thing}
+            {person} went to the {place}
+            the {animal} walked to the {place}
         """),
         "reason": _lines("""
             the weather was {weather}
@@ -383,24 +388,24 @@ SMALL_ENGLISH = Grammar(
             there was no {food}
         """),
         "question": _lines("""
-            where is the {adjective} {thing}
-            who {carried} the {color} {thing}
-            how many {things} are in the {place}
-            why was {person} so {mood}
-            did {person} forget the {thing}
-            would you like some {food}
+            where is the {adjective} {color} {thing}
+            who {carried} the {color} {thing} {time}
+            how many {color} {things} are in the {place}
+            why was {person} so {mood} {time}
+            did {person} forget the {adjective} {thing}
+            would you like some {food} and {number} {things}
         """),
         "request": _lines("""
             please bring {number} {things} to the {place}
-            please give {person} some {food}
-            please open the {adjective} {thing}
-            thank you for the {food}
+            please give {person} some {food} and {food}
+            please open the {adjective} {color} {thing}
+            thank you for the {food} and the {adjective} {thing}
         """),
         "count": _lines("""
             my number is {digit} {digit} {digit} {digit}
             the numbers are {digit}, {digit} and {digit}
             we need {number} {things} and {number} {things}
-            the answer is {digit} {digit}
+            the answer is {digit} {digit} {digit}
         """),
         "person": _lines("""
             my father
