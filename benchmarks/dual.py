@@ -17,18 +17,18 @@ import attrs
 import numpy as np
 from lengths import ljspeech_like
 
-from xtts.batches import GptSource, try_shapes
-from xtts.features import Features
-from xtts.feed import Feed, Spell, overlap
-from xtts.material import gather
 from xtts.model.codec import Codec
-from xtts.optimizer import AdamW, Schedule
-from xtts.placement import place
-from xtts.plan import plan
-from xtts.sizes import SIZES
-from xtts.stages import GptStage, trainable
-from xtts.step import Steps
-from xtts.toml import loads
+from xtts.pipeline.features import Features
+from xtts.pipeline.prefetcher import Feed, Spell, overlap
+from xtts.pipeline.sources import GptSource, try_shapes
+from xtts.planning.dataset import gather
+from xtts.planning.plan import plan
+from xtts.planning.sizes import SIZES
+from xtts.recipe.loading import loads
+from xtts.training.optimizer import AdamW, Schedule
+from xtts.training.placement import place
+from xtts.training.stages import GptStage, trainable
+from xtts.training.step import Steps
 
 RATE, COUNT, STEPS = 22050, 40, 16  # recordings, and steps for each line that comes in
 SHARE = 0.35  # of LJSpeech's lengths

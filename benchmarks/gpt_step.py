@@ -82,8 +82,8 @@ def ours(way, dropout, threads):
     sys.path.insert(0, str(Path(__file__).parent.parent))
     from xtts import compat
     from xtts.model.gpt import Gpt, Tokens
-    from xtts.shapes import joint_length
-    from xtts.sizes import Gpt as Size
+    from xtts.planning.shapes import joint_length
+    from xtts.planning.sizes import Gpt as Size
 
     tf.config.threading.set_intra_op_parallelism_threads(threads)
     tf.config.threading.set_inter_op_parallelism_threads(threads)

@@ -14,8 +14,8 @@ import tensorflow as tf
 from lengths import ljspeech_like
 from ways import CLOCKS, made, measure
 
-from xtts.placement import place
-from xtts.toml import loads
+from xtts.recipe.loading import loads
+from xtts.training.placement import place
 
 WAYS = {
     "fixed": "pad_to_fixed_length = true",

@@ -12,8 +12,8 @@ from html import escape
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Sequence
 
-from xtts import charts
-from xtts.charts import Bar, Series
+from xtts.reporting import charts
+from xtts.reporting.charts import Bar, Series
 
 PICTURES = Path(__file__).parent.parent / "docs" / "pictures"
 LIGHT = {**dict(pair.split(":") for pair in charts.LIGHT.split(";")), "--ink": "#1d2328", "--soft": "#4d5761",

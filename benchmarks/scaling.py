@@ -22,12 +22,12 @@ import numpy as np
 from lengths import ljspeech_like
 from peak import peak_bytes
 
-from xtts import corpus
-from xtts.audio import write
-from xtts.plan import plan
-from xtts.sizes import SIZES
-from xtts.toml import loads
-from xtts.utterances import table
+from xtts.audio.wav import write
+from xtts.corpus import index as corpus
+from xtts.corpus.utterances import table
+from xtts.planning.plan import plan
+from xtts.planning.sizes import SIZES
+from xtts.recipe.loading import loads
 
 FOLDER = 10_000  # files in one folder
 HEADER = struct.pack("<I4s4sIHHIIHH4sI", 4446, b"WAVE", b"fmt ", 16, 1, 1, 22050, 44100, 2, 16, b"data", 4410)
@@ -76,13 +76,13 @@ def epoch(_root: str, count: int) -> float:
 
 def features(root: str, count: int, size: str) -> float:
     """What a worker of tf.data service does for the GPT's batches, with the graph it is sent: 16 recordings each."""
-    from xtts.features import functions, samples_for
-    from xtts.mel import MelSpec
+    from xtts.audio.mel import MelSpec
     from xtts.model.codec import Codec
     from xtts.model.layers import frozen
     from xtts.model.mel import transform_for
-    from xtts.recipe import Audio
-    from xtts.service import Here
+    from xtts.pipeline.features import functions, samples_for
+    from xtts.pipeline.service.client import Here
+    from xtts.recipe.schema import Audio
 
     audio, rows = Audio(), 16
     _, mel = ljspeech_like(count)

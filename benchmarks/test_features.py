@@ -14,8 +14,8 @@ import soundfile
 from promises import at_least, in_turns
 from threadpoolctl import threadpool_limits  # librosa brings it, with scikit-learn
 
-from xtts import audio
-from xtts.mel import CODEC, CONDITIONING, SPEAKER, MelSpec, filterbank, griffin_lim, log_mel, mel
+from xtts.audio import wav
+from xtts.audio.mel import CODEC, CONDITIONING, SPEAKER, MelSpec, filterbank, griffin_lim, log_mel, mel
 
 SECONDS = 6.6  # the mean of LJSpeech
 ROUNDS = 21
@@ -92,13 +92,13 @@ def _librosa_without_filterbank(wave: np.ndarray, spec: MelSpec) -> np.ndarray:
 def test_16_bit_outruns_floats(promise: Any, benchmark: Any, tmp_path: Any) -> None:
     """A 16-bit wav becomes float32 in a third of the time that soundfile needs, or less."""
     path = tmp_path / "clip.wav"
-    audio.write(path, speech(22050), 22050)
+    wav.write(path, speech(22050), 22050)
 
     def theirs() -> np.ndarray:
         return soundfile.read(str(path), dtype="float32")[0]
 
     def ours() -> np.ndarray:
-        return audio.read(path)[0]
+        return wav.read(path)[0]
 
     np.testing.assert_array_equal(ours(), theirs())
     benchmark.pedantic(ours, rounds=ROUNDS)
@@ -116,7 +116,7 @@ def test_resampling_outruns_polyphase(promise: Any, benchmark: Any) -> None:
         return resample_poly(wave, 147, 320)
 
     def ours() -> np.ndarray:
-        return audio.resample(wave, 48000, 22050)
+        return wav.resample(wave, 48000, 22050)
 
     benchmark.pedantic(ours, rounds=ROUNDS)
     name = "features: scipy's polyphase filter over ours, 48000 to 22050 Hz"

@@ -15,10 +15,10 @@ import pytest
 from promises import at_least, at_most
 from turns import Program
 
-from xtts.batches import Rows
-from xtts.feed import Feed
-from xtts.order import Order
-from xtts.shapes import Shape
+from xtts.pipeline.prefetcher import Feed
+from xtts.pipeline.sources import Rows
+from xtts.planning.batch_order import Order
+from xtts.planning.shapes import Shape
 
 WAITED = at_most(0.10)  # share of the training loop; a few thousandths where nothing else goes on
 OVERLAP = at_least(0.75)  # share of the data device's time in which the model's worked too

@@ -34,7 +34,7 @@ class Branch(NamedTuple):
 
 BRANCHES = {
     "a sleep in the feed": Branch(
-        "xtts/feed.py",
+        "xtts/pipeline/prefetcher.py",
         "        arrays = self._makers[device].finish(rows)\n",
         "        time.sleep(0.3)\n        arrays = self._makers[device].finish(rows)\n",
         "test_feed.py::test_the_model_does_not_wait_and_both_devices_work",
@@ -42,7 +42,7 @@ BRANCHES = {
         "feed: traces after the start",
     ),
     "a shape left free": Branch(
-        "xtts/features.py",
+        "xtts/pipeline/features.py",
         "tf.TensorSpec([None], tf.int32)] if is_free else None",
         "tf.TensorSpec([None], tf.int32)] if False else None",
         "test_retrace.py::test_free_lengths_are_traced_once_on_both_devices",

@@ -13,10 +13,10 @@ import pytest
 from lengths import ljspeech_like
 from promises import BYTES, at_most, in_turns
 
-from xtts import shapes
-from xtts.plan import plan
-from xtts.sizes import SIZES, Cost, cost
-from xtts.toml import loads
+from xtts.planning import shapes
+from xtts.planning.plan import plan
+from xtts.planning.sizes import SIZES, Cost, cost
+from xtts.recipe.loading import loads
 
 MARKS = 4  # [START] [STOP] [start] [stop]
 OVERHEAD = int(shapes.joint_length(0, 0))  # latents, marks and stops
@@ -76,8 +76,8 @@ import sys
 sys.path.insert(0, sys.argv[1])
 from lengths import ljspeech_like
 from peak import peak_bytes
-from xtts.plan import plan
-from xtts.toml import loads
+from xtts.planning.plan import plan
+from xtts.recipe.loading import loads
 found = plan(loads("[run]\\nname = 'benchmark'"), *ljspeech_like(1_000_000), 60)
 found.text()
 print(peak_bytes() // 10**6)

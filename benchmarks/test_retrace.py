@@ -23,11 +23,11 @@ from promises import at_least, at_most, processor_seconds
 from turns import Program
 from ways import CLOCKS, Letters, Naive, made, measure, padded_share, recipe_for, work
 
-from xtts import shapes
-from xtts.placement import place
-from xtts.plan import plan, settled
-from xtts.sizes import SIZES
-from xtts.toml import loads
+from xtts.planning import shapes
+from xtts.planning.plan import plan, settled
+from xtts.planning.sizes import SIZES
+from xtts.recipe.loading import loads
+from xtts.training.placement import place
 
 PLANNED = 4  # shapes
 UTTERANCES = 13_100

@@ -18,8 +18,8 @@ from promises import at_least, at_most
 from speakers import make_run, reference
 from turns import ENVIRONMENT, Program
 
-from xtts import speak
-from xtts.sizes import SIZES
+from xtts.inference import synthesizer
+from xtts.planning.sizes import SIZES
 
 ROUNDS, STREAM_ROUNDS = 3, 2
 SCRIPT = Path(__file__).parent / "speak.py"
@@ -78,7 +78,7 @@ def test_the_first_sound_comes_early(parts: Any, positions: int, tmp_path: Path,
     """The median of the ratios, of a tiny model that speaks as long as it can."""
     tiny = SIZES["tiny"]
     size = attrs.evolve(tiny, gpt=attrs.evolve(tiny.gpt, audio_positions=positions))
-    speaker = speak.load(make_run(tmp_path / "run", parts, stop=-99.0, size=size), lambda line: None)
+    speaker = synthesizer.load(make_run(tmp_path / "run", parts, stop=-99.0, size=size), lambda line: None)
     voice = speaker.voice(reference(tmp_path / "voice.wav", 6.0))
     speaker.say(TEXT, voice)
     list(speaker.stream(TEXT, voice))  # everything is traced

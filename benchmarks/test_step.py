@@ -20,9 +20,9 @@ from promises import INSTRUCTIONS, at_most, processor_seconds
 from turns import in_rounds
 from ways import made
 
-from xtts.placement import place
-from xtts.sizes import SIZES
-from xtts.toml import loads
+from xtts.planning.sizes import SIZES
+from xtts.recipe.loading import loads
+from xtts.training.placement import place
 
 SHAPES, ROUNDS = 2, 5
 COST_OVER_EAGER = {"graph": at_most(0.9), "xla": at_most(0.9)}  # processor time of a step

@@ -12,14 +12,15 @@ import attrs
 import numpy as np
 import tensorflow as tf
 
-from xtts import compat, shapes
-from xtts.feed import Work
-from xtts.optimizer import AdamW, Schedule
-from xtts.plan import plan
-from xtts.sizes import SIZES, cost
-from xtts.stages import GptStage, trainable
-from xtts.step import Steps
-from xtts.toml import loads
+from xtts import compat
+from xtts.pipeline.prefetcher import Work
+from xtts.planning import shapes
+from xtts.planning.plan import plan
+from xtts.planning.sizes import SIZES, cost
+from xtts.recipe.loading import loads
+from xtts.training.optimizer import AdamW, Schedule
+from xtts.training.stages import GptStage, trainable
+from xtts.training.step import Steps
 
 CLOCKS = ("wall", "processor")
 RECIPE = """

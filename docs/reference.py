@@ -9,7 +9,9 @@ import ast
 import json
 from pathlib import Path
 
-from xtts import cli, kinds, migrate, toml
+from xtts.commands import main
+from xtts.recipe import fields, loading
+from xtts.recipe import myxtts as migrate
 
 DOCS = Path(__file__).resolve().parent
 PACKAGE = DOCS.parent / "xtts"
@@ -20,13 +22,13 @@ LISTS = {"reasons", "advice"}  # what is appended to them is said too
 
 def settings():
     """Every setting of a recipe."""
-    lines = ["# Every setting", "", MADE.format("`xtts/recipe.py`")]
-    for section, schema in toml.schema()["properties"].items():
+    lines = ["# Every setting", "", MADE.format("`xtts/recipe/schema.py`")]
+    for section, schema in loading.schema()["properties"].items():
         lines += ["", f"## [{section}]", "", schema["description"], ""]
         lines += ["| setting | default | what it is | may be |", "|---|---|---|---|"]
         for name, kind in schema["properties"].items():
             default = f"`{json.dumps(kind['default'])}`" if "default" in kind else ""
-            lines.append(f"| `{name}` | {default} | {kind['description']} | {kinds.words(kind)} |")
+            lines.append(f"| `{name}` | {default} | {kind['description']} | {fields.words(kind)} |")
     return "\n".join(lines) + "\n"
 
 
@@ -35,7 +37,7 @@ def verbs():
     lines = [
         "# Every verb",
         "",
-        MADE.format("`xtts/cli.py`"),
+        MADE.format("`xtts/commands/main.py`"),
         "",
         "`xtts VERB` and `python -m xtts VERB` are the same.",
     ]
@@ -43,7 +45,7 @@ def verbs():
         "The exit status is 0 when it was done, 1 when it could not be, 2 when what was typed or the recipe must be"
     ]
     lines += ["changed, and 130 after Ctrl-C."]
-    for name, parser in _verbs(cli._parser()):
+    for name, parser in _verbs(main._parser()):
         flags = [action for action in parser._actions if not isinstance(action, (argparse._HelpAction, _SUB))]
         lines += ["", f"## {name}", "", parser.description or ""]
         if flags:
@@ -193,7 +195,7 @@ def _code(text):
 
 def myxtts():
     """Old keys and flags, and what they are now."""
-    lines = ["# MyXTTS, old and new", "", MADE.format("`xtts/migrate.py`"), ""]
+    lines = ["# MyXTTS, old and new", "", MADE.format("`xtts/recipe/myxtts.py`"), ""]
     lines += ["What `xtts migrate config.yaml` does with each key. [Move from MyXTTS](../howto/migrate.md) shows it."]
     lines += ["", "## Taken over", "", "| YAML | recipe | values |", "|---|---|---|"]
     lines += ["| `data.metadata_train_file` | `data.train` | beside `data.dataset_path` |"]

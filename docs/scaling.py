@@ -20,10 +20,14 @@ sys.path.insert(0, str(HERE.parent / "benchmarks"))
 
 from lengths import ljspeech_like  # noqa: E402
 
-from xtts import charts, memory, shapes  # noqa: E402
-from xtts.plan import PASSES, plan  # noqa: E402
-from xtts.sizes import FRAMES_PER_CODE, SIZES, cost, parameters  # noqa: E402
-from xtts.toml import loads  # noqa: E402
+from xtts.planning import (
+    memory,
+    shapes,  # noqa: E402
+)
+from xtts.planning.plan import PASSES, plan  # noqa: E402
+from xtts.planning.sizes import FRAMES_PER_CODE, SIZES, cost, parameters  # noqa: E402
+from xtts.recipe.loading import loads  # noqa: E402
+from xtts.reporting import charts
 
 ASSUMED = {  # nobody has measured these here
     "GPU, multiply-adds a second that training reaches": 20e12,

@@ -2,6 +2,6 @@
 
 import sys
 
-from xtts.cli import main
+from xtts.commands.main import main
 
 sys.exit(main())

@@ -22,7 +22,7 @@ def sound():
 
 
 def ours(wave):
-    from xtts.mel import CODEC, mel
+    from xtts.audio.mel import CODEC, mel
 
     return lambda: np.log(np.maximum(mel(wave, CODEC), 1e-5)), np.__version__
 

@@ -17,9 +17,9 @@ from typing import Any, ClassVar, Dict, List, NamedTuple, Optional, Tuple
 import numpy as np
 import tensorflow as tf
 
-from xtts import sizes
 from xtts.model.convolution import Conv1d
 from xtts.model.layers import Axes, Module, Tensor, extents
+from xtts.planning import sizes
 
 # In a published file, but no part of the codec: how often each code was used, kept for a loss that XTTS does not use.
 IGNORED = ("discrete_loss.accumulator", "discrete_loss.accumulator_filled", "discrete_loss.accumulator_index")

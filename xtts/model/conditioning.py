@@ -12,7 +12,7 @@ import tensorflow as tf
 from xtts.model.attention import attend
 from xtts.model.convolution import Conv1d
 from xtts.model.layers import GroupNorm, Linear, Module, Tensor, constant, extents, normal
-from xtts.sizes import LATENTS, Gpt
+from xtts.planning.sizes import LATENTS, Gpt
 
 RESIDUAL = 0.02  # deviation of what leads back into the residual stream, over the square root of how often that is
 

@@ -9,9 +9,9 @@ from typing import Any, ClassVar, Dict, List, Optional, Tuple
 import numpy as np
 import tensorflow as tf
 
-from xtts import sizes
 from xtts.model import layers
 from xtts.model.convolution import Conv1d
+from xtts.planning import sizes
 
 Tensor = Any  # tf.Tensor; TensorFlow brings no types
 

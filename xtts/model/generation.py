@@ -16,7 +16,7 @@ from xtts.model.dropout import Dropout
 from xtts.model.gpt import Gpt, marked
 from xtts.model.layers import Tensor, written
 from xtts.model.transformer import Cache
-from xtts.sizes import LATENTS
+from xtts.planning.sizes import LATENTS
 
 FILLER = 1  # stands for the text and the latents where the published model looks for repetitions: code 1 is one, always
 

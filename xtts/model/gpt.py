@@ -24,10 +24,10 @@ from xtts.model.conditioning import ConditioningEncoder, PerceiverResampler
 from xtts.model.dropout import Dropout
 from xtts.model.layers import DEVIATION, Embedding, LayerNorm, Linear, Module, Tensor, extents
 from xtts.model.transformer import Transformer
-from xtts.shapes import STOPS
-from xtts.sizes import LATENTS
-from xtts.sizes import Gpt as Size
-from xtts.tensorfile import WeightsError
+from xtts.planning.shapes import STOPS
+from xtts.planning.sizes import LATENTS
+from xtts.planning.sizes import Gpt as Size
+from xtts.weights.safetensors_file import WeightsError
 
 TEXT_SHARE = 0.01  # of the text's loss in the whole; that of the codes counts full
 IGNORED = -1  # a target that is none

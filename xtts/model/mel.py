@@ -1,6 +1,6 @@
 """Mels in TensorFlow, for the device that makes features: a batch of padded waves comes in, a batch of mels goes out.
 
-The numbers are those of `xtts.mel`, clip by clip: padding is not heard, and a clip is mirrored at its own end, not at
+The numbers are those of `xtts.audio.mel`, clip by clip: padding is not heard, and a clip is mirrored at its own end, not at
 the batch's. A signature is one trace, whether it says rows and lengths or leaves them free; with either transform XLA
 compiles all of it where they are static.
 """
@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from xtts import compat
-from xtts.mel import LOG_FLOOR, MelSpec, filterbank, frames, heard, window
+from xtts.audio.mel import LOG_FLOOR, MelSpec, filterbank, frames, heard, window
 from xtts.model.layers import extents
 
 Tensor = Any  # tf.Tensor; TensorFlow brings no types

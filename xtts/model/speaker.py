@@ -10,11 +10,11 @@ import attrs
 import numpy as np
 import tensorflow as tf
 
-from xtts import sizes
-from xtts.mel import SPEAKER, filterbank, frames, window
+from xtts.audio.mel import SPEAKER, filterbank, frames, window
 from xtts.model import layers
 from xtts.model.convolution import Conv1d, convolve
 from xtts.model.mel import mel
+from xtts.planning import sizes
 
 Tensor = Any  # tf.Tensor; TensorFlow brings no types
 

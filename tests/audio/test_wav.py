@@ -1,0 +1,342 @@
+"""Sound files: what is read, what is refused and how it is said, resampling, and writing."""
+
+import struct
+from pathlib import Path
+from typing import Any, Callable
+
+import numpy as np
+import pytest
+import soundfile
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from xtts.audio import wav
+from xtts.audio.headers import Header, read_header
+from xtts.audio.wav import AudioError
+from xtts.corpus.utterances import Unusable
+
+RATE = 22050
+
+
+def header(path: Path) -> Header:
+    return read_header(str(path), path.stat().st_size)
+
+
+def noise(samples: int, channels: int = 1, seed: int = 0) -> np.ndarray:
+    return (np.random.default_rng(seed).standard_normal((samples, channels)) * 0.1).clip(-0.9, 0.9).astype(np.float32)
+
+
+def wav_bytes(samples: np.ndarray, rate: int = RATE, before: bytes = b"", size: Any = None, channels: int = 1) -> bytes:
+    """A 16-bit wav as other programs write it: chunks before the samples, or a size that is not theirs."""
+    data = samples.astype("<i2").tobytes()
+    fmt = struct.pack("<4sIHHIIHH", b"fmt ", 16, 1, channels, rate, rate * 2 * channels, 2 * channels, 16)
+    chunk = struct.pack("<4sI", b"data", len(data) if size is None else size) + data
+    body = b"WAVE" + fmt + before + chunk
+    return b"RIFF" + struct.pack("<I", len(body)) + body
+
+
+def refusal(path: Path) -> str:
+    """What `read` says of a file it refuses; the same file is refused by name, and with a remedy."""
+    with pytest.raises(AudioError) as caught:
+        wav.read(path)
+    message = str(caught.value)
+    assert message.startswith(f"{path}: ")
+    assert ";" in message, "no remedy"
+    assert "\n" not in message
+    return message
+
+
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(values=st.lists(st.integers(-32768, 32767), min_size=1, max_size=300), channels=st.integers(1, 3))
+def test_16_bit_samples_are_exact(tmp_path: Path, values: list, channels: int) -> None:
+    """Each 16-bit sample becomes its 32768th part, and channels are averaged."""
+    integers = np.array(values * channels, np.int16).reshape(-1, channels)
+    path = tmp_path / "clip.wav"
+    path.write_bytes(wav_bytes(integers, channels=channels))
+    wave, rate = wav.read(path)
+    assert (wave.dtype, wave.shape, rate) == (np.float32, (len(integers),), RATE)
+    np.testing.assert_allclose(wave, (integers / 32768).mean(axis=1), atol=1e-7 * (channels > 1), rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "subtype", "error"),
+    [
+        ("WAV", "PCM_16", 0.0),
+        ("WAVEX", "PCM_16", 0.0),
+        ("WAV", "PCM_24", 1e-6),
+        ("WAV", "PCM_U8", 1e-2),
+        ("WAV", "FLOAT", 0.0),
+        ("WAV", "ULAW", 1e-2),
+        ("FLAC", "PCM_16", 0.0),
+        ("AIFF", "PCM_16", 0.0),
+        ("OGG", "VORBIS", 0.2),
+    ],
+)
+@pytest.mark.parametrize("channels", [1, 2])
+def test_what_soundfile_reads_is_read(tmp_path: Path, kind: str, subtype: str, error: float, channels: int) -> None:
+    """Every format, of one channel or two, gives the wave that was written, at the rate it was written with."""
+    samples = np.rint(noise(5000, channels) * 32768) / 32768
+    path = tmp_path / "clip"
+    soundfile.write(str(path), samples, 44100, format=kind, subtype=subtype)
+    wave, rate = wav.read(str(path))
+    assert rate == 44100
+    assert wave.dtype == np.float32
+    np.testing.assert_allclose(wave, samples.mean(axis=1), atol=error + 1e-7 * (channels > 1), rtol=0)
+    found = header(path)
+    assert (found.sample_rate, found.samples, found.channels) == (44100, len(wave), channels)
+
+
+@pytest.mark.parametrize("size", [0, 5, 64])
+def test_other_chunks_are_passed_over(tmp_path: Path, size: int) -> None:
+    """Chunks before the samples, of even or odd size, are not heard."""
+    integers = np.arange(-500, 500, dtype=np.int16)
+    path = tmp_path / "clip.wav"
+    chunk = struct.pack("<4sI", b"LIST", size) + b"x" * (size + size % 2)
+    path.write_bytes(wav_bytes(integers, before=chunk) + b"LIST\x02\0\0\0ab")
+    np.testing.assert_array_equal(wav.read(path)[0], integers.astype(np.float32) / 32768)
+
+
+@pytest.mark.parametrize("size", [0xFFFFFFFF, 0x7FFFFFFF, 0x7FFFF000])
+def test_a_streamed_wav_ends_where_its_file_does(tmp_path: Path, size: int) -> None:
+    """A wav that was written to a pipe, before its length was known, is read to its end."""
+    path = tmp_path / "clip.wav"
+    path.write_bytes(wav_bytes(np.ones(700, np.int16), size=size))
+    assert len(wav.read(path)[0]) == header(path).samples == 700
+
+
+@pytest.mark.parametrize("subtype", ["PCM_16", "PCM_24", "FLOAT"])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(kept=st.floats(0, 1, exclude_max=True))
+def test_a_truncated_wav_is_found(tmp_path: Path, subtype: str, kept: float) -> None:
+    """Wherever a wav is cut, it is refused, from its header alone: no part of a clip passes for all of it."""
+    path = tmp_path / "clip.wav"
+    soundfile.write(str(path), noise(400)[:, 0], RATE, format="WAV", subtype=subtype)
+    content = path.read_bytes()
+    path.write_bytes(content[: int(kept * len(content))])
+    refusal(path)
+    with pytest.raises(Unusable):
+        header(path)
+
+
+def test_a_truncated_wav_is_counted(tmp_path: Path) -> None:
+    """The message says how much is there and how much there should be."""
+    path = tmp_path / "clip.wav"
+    path.write_bytes(wav_bytes(np.ones(1000, np.int16))[:1044])
+    assert "breaks off: 1,000 of 2,000 bytes of samples are there; copy the file again" in refusal(path)
+
+
+def test_a_truncated_flac_is_found(tmp_path: Path) -> None:
+    """A flac that breaks off is refused when it is read."""
+    path = tmp_path / "clip.flac"
+    soundfile.write(str(path), noise(30_000)[:, 0], RATE)
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2])
+    assert "breaks off" in refusal(path)
+
+
+def no_file(path: Path) -> None:
+    pass
+
+
+def a_folder(path: Path) -> None:
+    path.mkdir()
+
+
+def an_empty_file(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def a_text(path: Path) -> None:
+    path.write_text("there was an old lady " * 50)
+
+
+def no_samples(path: Path) -> None:
+    path.write_bytes(wav_bytes(np.zeros(0)))
+
+
+def no_rate(path: Path) -> None:
+    path.write_bytes(wav_bytes(np.ones(10), rate=3))
+
+
+def nan(path: Path) -> None:
+    soundfile.write(str(path), np.array([0.0, np.nan, 0.1]), RATE, format="WAV", subtype="FLOAT")
+
+
+def infinity(path: Path) -> None:
+    soundfile.write(str(path), np.array([0.0, -np.inf, 0.1]), RATE, format="WAV", subtype="DOUBLE")
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (no_file, "there is no such file"),
+        (a_folder, "this is a folder"),
+        (an_empty_file, "the file is empty"),
+        (a_text, "soundfile cannot read it"),
+        (no_samples, "holds no samples"),
+        (no_rate, "3 samples a second is no sample rate"),
+        (nan, "no numbers (NaN or infinite)"),
+        (infinity, "no numbers (NaN or infinite)"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_by_name(tmp_path: Path, make: Callable[[Path], None], words: str) -> None:
+    """A file that cannot be used gets one sentence: which file, what is wrong, what to do."""
+    path = tmp_path / "clip.wav"
+    make(path)
+    assert words in refusal(path)
+
+
+def test_headerless_samples_are_refused(tmp_path: Path) -> None:
+    """A .raw file, of which soundfile would have to be told everything, is refused like any other that is no sound."""
+    path = tmp_path / "clip.raw"
+    path.write_bytes(bytes(1000))
+    assert "soundfile cannot read it" in refusal(path)
+
+
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(place=st.integers(0, 60), byte=st.integers(0, 255), second=st.integers(0, 60), other=st.integers(0, 255))
+def test_a_damaged_header_never_crashes(tmp_path: Path, place: int, byte: int, second: int, other: int) -> None:
+    """Whatever a wav's header says, the file is read or refused with an AudioError."""
+    content = bytearray(wav_bytes(np.arange(100, dtype=np.int16)))
+    content[place], content[second] = byte, other
+    path = tmp_path / "clip.wav"
+    path.write_bytes(bytes(content))
+    try:
+        wave, _ = wav.read(path)
+    except AudioError:
+        return
+    assert len(wave) == header(path).samples
+    assert np.isfinite(wave).all()
+
+
+@pytest.mark.parametrize(
+    ("from_rate", "to_rate"),
+    [(48000, 22050), (44100, 22050), (16000, 22050), (22050, 16000), (22050, 24000), (8000, 96000), (96000, 8000)],
+)
+def test_resampling_keeps_what_both_rates_hold_and_nothing_else(from_rate: int, to_rate: int) -> None:
+    """A tone below 95 % of the lower limit comes back within -95 dB; one above the limit is gone to -95 dB."""
+    limit = min(from_rate, to_rate) / 2
+    at = np.arange(from_rate) / from_rate
+
+    def resampled(hertz: float) -> np.ndarray:
+        return wav.resample(np.sin(2 * np.pi * hertz * at + 0.3).astype(np.float32), from_rate, to_rate)
+
+    then = np.arange(to_rate) / to_rate
+    inner = slice(to_rate // 8, -to_rate // 8)  # a tone that starts at once holds all frequencies
+    for share in (0.01, 0.5, 0.95):
+        error = resampled(share * limit) - np.sin(2 * np.pi * share * limit * then + 0.3)
+        assert np.abs(error[inner]).max() < 10 ** (-95 / 20)
+    for share in (1.001, 1.05, 1.7):
+        if share * limit < from_rate / 2:
+            assert np.abs(resampled(share * limit)[inner]).max() < 10 ** (-95 / 20)
+
+
+RATES = st.sampled_from([8000, 11025, 16000, 22050, 24000, 32000, 44100, 48000, 44099])
+
+
+@settings(max_examples=60, deadline=None)
+@given(samples=st.integers(1, 9000), from_rate=RATES, to_rate=RATES)
+def test_resampled_length_is_known_before(samples: int, from_rate: int, to_rate: int) -> None:
+    """The length after resampling is what `resampled_length` says, and no sample strays far from the wave."""
+    wave = noise(samples)[:, 0]
+    result = wav.resample(wave, from_rate, to_rate)
+    assert result.dtype == np.float32
+    assert (
+        len(result) == wav.resampled_length(samples, from_rate, to_rate) == int(np.ceil(samples * to_rate / from_rate))
+    )
+    assert np.abs(result).max() < 2 * np.abs(wave).max()
+
+
+def test_blocks_leave_no_seams() -> None:
+    """A wave over many blocks is resampled as its middle alone is: the place of a block makes no difference."""
+    wave = noise(60_000)[:, 0]
+    whole = wav.resample(wave, 44100, 22050)
+    part = wav.resample(wave[10_000:50_000], 44100, 22050)
+    np.testing.assert_allclose(part[1000:-1000], whole[6000:24_000], atol=1e-5)
+
+
+def test_load_is_reading_at_a_rate(tmp_path: Path) -> None:
+    """`load` gives the clip at the rate asked for, and untouched where that is its own."""
+    path = tmp_path / "clip.wav"
+    wav.write(path, noise(4410)[:, 0], 44100)
+    wave, rate = wav.read(path)
+    np.testing.assert_array_equal(wav.load(path, 44100), wave)
+    np.testing.assert_array_equal(wav.load(path, RATE), wav.resample(wave, rate, RATE))
+
+
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(values=st.lists(st.integers(-32768, 32767), min_size=1, max_size=200))
+def test_a_wave_that_was_read_is_written_back_the_same(tmp_path: Path, values: list) -> None:
+    """Reading and writing 16-bit samples changes none of them."""
+    path = tmp_path / "clip.wav"
+    wave = (np.array(values) / 32768).astype(np.float32)
+    assert wav.write(path, wave, 16000) == 1.0
+    back, rate = wav.read(path)
+    np.testing.assert_array_equal(back, wave)
+    assert rate == 16000
+    assert soundfile.info(str(path)).subtype == "PCM_16"
+
+
+def test_a_wave_too_loud_is_turned_down(tmp_path: Path) -> None:
+    """Above full scale the whole wave is turned down, not clipped, and the gain says by how much."""
+    path = tmp_path / "clip.wav"
+    wave = 4 * np.sin(np.arange(1000) / 20).astype(np.float32)
+    gain = wav.write(path, wave, RATE)
+    assert gain == pytest.approx(1 / np.abs(wave).max())
+    np.testing.assert_allclose(wav.read(path)[0], wave * gain, atol=2 / 32768)
+
+
+def test_a_wave_that_is_no_sound_is_not_written(tmp_path: Path) -> None:
+    """NaN is refused, and the file that was there stays."""
+    path = tmp_path / "clip.wav"
+    wav.write(path, np.ones(3, np.float32) / 2, RATE)
+    with pytest.raises(AudioError, match="no numbers"):
+        wav.write(path, np.array([0.0, np.nan], np.float32), RATE)
+    assert len(wav.read(path)[0]) == 3
+
+
+def test_writing_is_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When writing fails half way, the file that was there stays as it was, and nothing lies beside it."""
+    path = tmp_path / "clip.wav"
+    wav.write(path, np.ones(3, np.float32) / 2, RATE)
+    before = path.read_bytes()
+
+    def half(draft: str, *_: Any, **__: Any) -> None:
+        Path(draft).write_bytes(b"RIFF")
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(soundfile, "write", half)
+    with pytest.raises(AudioError, match="No space left"):
+        wav.write(path, np.zeros(5, np.float32), RATE)
+    assert path.read_bytes() == before
+    assert [file.name for file in tmp_path.iterdir()] == ["clip.wav"]
+
+
+def test_writing_into_no_folder_says_so(tmp_path: Path) -> None:
+    """A path whose folder does not exist is refused by name."""
+    with pytest.raises(AudioError, match=r"clip\.wav: cannot be written .*; name a file in a folder"):
+        wav.write(tmp_path / "missing" / "clip.wav", np.zeros(5, np.float32), RATE)
+
+
+def test_a_growing_wav_can_be_read_at_any_time(tmp_path):
+    """While it grows it has no end in its header; when it has ended it is the wav that is written at once."""
+    wave = (0.4 * np.sin(np.arange(5000) * 0.1)).astype(np.float32)
+    with (tmp_path / "growing.wav").open("wb") as file:
+        growing = wav.Growing(file, 24000)
+        growing.add(wave[:2000])
+        assert (tmp_path / "growing.wav").stat().st_size == 44 + 4000
+        begun, rate = soundfile.read(str(tmp_path / "growing.wav"), dtype="float32")
+        assert (rate, len(begun)) == (24000, 2000)
+        growing.add(wave[2000:])
+        growing.end()
+    wav.write(tmp_path / "whole.wav", wave, 24000)
+    assert (tmp_path / "growing.wav").read_bytes() == (tmp_path / "whole.wav").read_bytes()
+
+
+def test_a_growing_wav_cuts_off_what_is_too_loud(tmp_path):
+    """Samples above full scale do not wrap around."""
+    with (tmp_path / "loud.wav").open("wb") as file:
+        growing = wav.Growing(file, 8000)
+        growing.add(np.array([2.0, -2.0, 0.5], np.float32))
+        growing.end()
+    assert np.allclose(wav.read(tmp_path / "loud.wav")[0], [1.0, -1.0, 0.5], atol=1e-4)

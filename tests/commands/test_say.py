@@ -1,0 +1,177 @@
+"""xtts say: what a user types, and what is then on the disk, on standard output and on standard error."""
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import soundfile
+from speakers import make_run, reference
+
+from xtts.commands import main
+from xtts.inference import synthesizer
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A run's folder with two voices of its own."""
+    folder = make_run(tmp_path_factory.mktemp("say") / "run", stop=0.0)
+    for name, pitch in (("nora", 210.0), ("adam", 110.0)):
+        reference(folder / "voices" / f"{name}.wav", pitch=pitch)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def speaker(run):
+    """Its model, loaded once for all tests but one."""
+    return synthesizer.load(run)
+
+
+@pytest.fixture
+def say(run, speaker, tmp_path, monkeypatch, capsys):
+    """`say("text", "-o", "x.wav")` in a folder of its own gives status, output and errors."""
+
+    def load(_folder, note):
+        speaker._note = note
+        return speaker
+
+    monkeypatch.setattr("xtts.inference.synthesizer.load", load)
+    monkeypatch.chdir(tmp_path)
+
+    def said(*arguments, stdin=""):
+        monkeypatch.setattr(sys, "stdin", io.StringIO(stdin))
+        try:
+            status = main.main(["say", str(run), *map(str, arguments)])
+        except SystemExit as error:
+            status = error.code
+        captured = capsys.readouterr()
+        assert "Traceback" not in captured.err
+        return status, captured.out, captured.err
+
+    return said
+
+
+def test_a_text_becomes_a_wave(say, run, tmp_path):
+    """The file is there, and a line says what it is."""
+    status, out, err = say("Good morning.", "--speaker", run / "voices" / "nora.wav", "-o", "x.wav", "--seed", "2")
+    assert (status, err) == (0, "")
+    assert out.startswith("x.wav: ")
+    assert "1 sentence in en, voice nora" in out
+    assert soundfile.info(str(tmp_path / "x.wav")).frames > 0
+
+
+def test_json_tells_what_was_said(say, tmp_path):
+    """Sentences with their codes, seconds, and whether they were cut; from standard input too."""
+    status, out, _ = say("-", "-o", "x.wav", "--voice", "nora", "--json", stdin="سلام. حال شما؟\n")
+    told = json.loads(out)
+    assert status == 0
+    assert told["language"] == "fa"
+    assert told["voice"] == "nora"
+    assert [one["text"] for one in told["sentences"]] == ["سلام.", "حال شما؟"]
+    assert all(one["codes"] and one["cut"] is False for one in told["sentences"])
+    assert told["seconds"] == pytest.approx(soundfile.info(str(tmp_path / "x.wav")).duration, abs=0.001)
+    assert told["real_time_factor"] > 0
+
+
+def test_a_file_of_lines_becomes_a_folder_of_waves(say, tmp_path):
+    """A wave a line, blank lines left out; a line that cannot be said is named before any is."""
+    (tmp_path / "lines.txt").write_text("good morning\n\ngood night\n", encoding="utf-8")
+    status, out, _ = say("--lines", "lines.txt", "-o", "out", "--voice", "adam", "--json")
+    assert status == 0
+    assert [Path(told["file"]).name for told in json.loads(out)] == ["0001.wav", "0002.wav"]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["0001.wav", "0002.wav"]
+    (tmp_path / "bad.txt").write_text("good morning\nпривет\n", encoding="utf-8")
+    status, _, err = say("--lines", "bad.txt", "-o", "bad", "--voice", "adam")
+    assert status == 1
+    assert "bad.txt:2: the model has never met most of the text's characters" in err
+    assert not list((tmp_path / "bad").iterdir())
+
+
+def test_a_voice_is_saved_without_a_text_and_spoken_with(say, run, tmp_path):
+    """--save-voice alone makes a file, which --voice takes."""
+    references = ["--speaker", run / "voices" / "nora.wav", "--speaker", run / "voices" / "adam.wav"]
+    status, _, err = say(*references, "--save-voice", "both.safetensors")
+    assert status == 0
+    assert "say more in it with --voice both.safetensors" in err
+    status, out, _ = say("hello", "--voice", "both.safetensors", "-o", "x.wav")
+    assert status == 0
+    assert "voice nora" in out
+
+
+def test_a_stream_goes_to_a_file_as_it_grows(say, tmp_path):
+    """The same codes, and the account says when the first sound was there."""
+    told = []
+    for more in ([], ["--stream"]):
+        status, out, _ = say("hello there, how are you?", "-o", "x.wav", "--voice", "adam", "--json", *more)
+        assert status == 0
+        told.append(json.loads(out))
+    assert told[0]["sentences"] == told[1]["sentences"]
+    assert told[1]["first_sound_seconds"] > 0
+    assert soundfile.info(str(tmp_path / "x.wav")).duration == pytest.approx(told[1]["seconds"], abs=0.001)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["", "-o", "x.wav"], "the text is empty"),
+        (["-", "-o", "x.wav"], "the text is empty"),
+        (["-o", "x.wav"], "there is no text"),
+        (["hello"], "there is no place for the sound; name one with -o out.wav"),
+        (["hello", "-o", "nowhere/x.wav"], "there is no folder nowhere; make it"),
+        (["hello", "-o", "."], "this is a folder"),
+        (["hello", "-o", "x.wav", "--speaker", "a.wav", "--voice", "b"], "both name a voice"),
+        (["hello", "--lines", "a.txt", "-o", "x"], "both say what to speak"),
+        (["--lines", "none.txt", "-o", "x"], "No such file or directory; name a text file"),
+        (["--lines", "a.txt", "-o", "-"], "name a folder|No such file"),
+        (["hello", "-o", "x.wav", "--speed", "fast"], "invalid float value"),
+    ],
+)
+def test_what_cannot_be_meant_is_told_before_the_model_is_loaded(say, arguments, words, monkeypatch):
+    """Status 2 and a sentence, at once."""
+    monkeypatch.setattr("xtts.inference.synthesizer.load", lambda *_: pytest.fail("the model was loaded"))
+    status, out, err = say(*arguments)
+    assert (status, out) == (2, "")
+    assert any(word in err for word in words.split("|"))
+
+
+def test_a_folder_that_is_not_there_is_told_at_once(monkeypatch, capsys):
+    """Before TensorFlow starts."""
+    monkeypatch.setattr("xtts.inference.synthesizer.load", lambda *_: pytest.fail("the model was loaded"))
+    assert main.main(["say", "runs/nowhere", "hello", "-o", "x.wav"]) == 2
+    assert "runs/nowhere: there is no such folder; name one that a run or an import has made" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["hello", "--speaker", "none.wav", "-o", "x.wav"], "none.wav: there is no such file; correct the path"),
+        (["hello", "--voice", "sara", "-o", "x.wav"], "has no voice 'sara'; it has adam, nora"),
+        (["hello", "--language", "xx", "-o", "x.wav"], "has no language 'xx'; known: en, fa"),
+        (["hello", "--top-p", "3", "-o", "x.wav"], "top_p = 3 is out of range"),
+        (["a" * 500, "-o", "x.wav"], "write it with spaces"),
+    ],
+)
+def test_what_cannot_be_done_is_a_sentence(say, tmp_path, arguments, words):
+    """Status 1, and no file."""
+    status, out, err = say(*arguments)
+    assert (status, out) == (1, "")
+    assert words in err
+    assert not (tmp_path / "x.wav").exists()
+
+
+def test_sound_goes_through_a_pipe(run, tmp_path):
+    """A process of its own streams a wav to standard output, and says nothing else there."""
+    done = subprocess.run(
+        [sys.executable, "-m", "xtts", "say", str(run), "hello there", "--voice", "adam", "--stream", "-o", "-"],
+        cwd=str(ROOT),
+        capture_output=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert b"1 sentence in en, voice adam" in done.stderr
+    wave, rate = soundfile.read(io.BytesIO(done.stdout))
+    assert rate == 22050
+    assert len(wave) > 0

@@ -1,0 +1,236 @@
+"""tune: what is faster beyond the noise is taken and said; a trial that dies ends itself and nothing else."""
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+from run_processes import SUPPORT
+
+from xtts.commands.tune.trial import Found, Trials, why
+from xtts.commands.tune.tune import TuneError, TuneMistake, _Search, check_out, knobs, tune, write
+from xtts.progress import Bar
+from xtts.recipe import loading
+
+# As small_run.py, but for a batch that the kernel would not give memory to: it ends as the kernel ends it.
+KILLED = f"""
+import os, re, signal, sys
+rows = re.findall("--set=train.batch_size=([0-9]+)", " ".join(sys.argv))
+if rows and int(rows[-1]) > 4:
+    os.kill(os.getpid(), signal.SIGKILL)
+sys.path.insert(0, {str(SUPPORT)!r})
+import small_run
+from xtts import cli
+small_run.SIZES["tiny"] = small_run.SMALLEST
+sys.exit(cli.main(sys.argv[1:]))
+"""
+
+
+def test_a_trial_that_is_killed_ends_itself_and_not_the_tuning(runs, tmp_path):
+    """Three rows a batch, six, and one: six are killed, which is told, and the others are measured by real steps."""
+    program = tmp_path / "program.py"
+    program.write_text(KILLED, encoding="utf-8")
+    recipe = Path(runs.root) / "recipe.toml"
+    before, said = sorted(path.name for path in (runs.root / "runs").iterdir()), []
+    settings = [f"run.folder={runs.root / 'runs'}", f"data.train={runs.root / 'corpus'}", "train.steps=100000"]
+    found = tune(recipe, settings, 1.0, 0.3, ["batch"], said.append, [sys.executable, str(program)])
+    first, killed, half = found.rows[:3]
+    assert killed.found.settings == {"train.batch_size": 6}
+    assert killed.found.failure == "ended by signal 9 (SIGKILL); out of memory?"
+    assert half.found.settings == {"train.batch_size": 1}
+    for row in (first, half):
+        assert row.found.failure is None
+        assert row.found.frames_per_second > 0
+        assert 0 <= row.found.wait <= 1
+        assert row.found.traces == 3  # two shapes, and what moves the weights after two batches
+        assert row.found.memory_mb > 100
+    assert any("ended by signal 9" in line for line in said)
+    assert sorted(path.name for path in (runs.root / "runs").iterdir()) == before  # trials leave no folders
+    json.dumps(found.as_json())
+    write(recipe, tmp_path / "tuned.toml", found)
+    assert loading.load(tmp_path / "tuned.toml").train.steps == loading.load(recipe).train.steps
+
+
+@pytest.mark.parametrize("way", ["late", "interrupted"])
+def test_a_trial_that_is_left_is_ended_and_its_folder_removed(tmp_path, way):
+    """Whether it takes too long or somebody presses Ctrl-C."""
+    program = tmp_path / "program.py"
+    program.write_text("import os, time\nopen('pid', 'w').write(str(os.getpid()))\ntime.sleep(60)\n")
+    program = [sys.executable, "-c", f"import os; os.chdir({str(tmp_path)!r}); exec(open('program.py').read())"]
+
+    def interrupt():
+        if way == "interrupted" and (tmp_path / "pid").exists():
+            raise KeyboardInterrupt
+
+    trials = Trials(tmp_path / "x.toml", (), tmp_path / "runs", "x", "gpt", 1.0, program, interrupt)
+    if way == "late":
+        assert trials({}, 2.0).failure == "not measured within 2 s"
+    else:
+        with pytest.raises(KeyboardInterrupt):
+            trials({}, 60.0)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)
+    assert list((tmp_path / "runs").iterdir()) == []
+
+
+# The search, on figures that are made up
+
+
+class Machine:
+    """Trials whose figures are a function of their settings; `noise` is what the n-th is off by."""
+
+    def __init__(self, rate, noise=lambda number: 1.0, wait=0.0):
+        self.rate, self.noise, self.wait, self.tried = rate, noise, wait, []
+
+    def __call__(self, changes, patience):
+        named = {".".join(key): value for key, value in changes.items()}
+        self.tried.append(named)
+        rate = self.rate(named)
+        if isinstance(rate, str):
+            return Found(named, failure=rate)
+        return Found(named, rate * self.noise(len(self.tried)), self.wait, 1, 0.0, 1000.0, 100.0, None, 20)
+
+
+def searched(tmp_path, machine, *names, minutes=10.0, text="# mine\n[train]\nbatch_size = 8  # rows\nsteps = 1000\n"):
+    path = tmp_path / "mine.toml"
+    path.write_text(text, encoding="utf-8")
+    said = []
+    search = _Search(path, [], minutes, Bar("tuning"), said.append)
+    search.begin(machine)
+    for knob in knobs("gpt"):
+        if knob.name in names:
+            search.turn(knob)
+    return search, said
+
+
+def test_what_is_faster_is_taken_and_its_reason_written(tmp_path):
+    """Batches are doubled while that helps; what failed is in the reason, and what is learned otherwise."""
+    rates = {8: 100.0, 16: 130.0, 32: 150.0, 64: "ended by signal 9 (SIGKILL); out of memory?"}
+    search, said = searched(tmp_path, Machine(lambda named: rates[named.get("train.batch_size", 8)]), "batch")
+    ((key, change),) = search.chosen().items()
+    assert (key, change.value) == (("train", "batch_size"), 32)
+    assert "train.batch_size = 8 before; 1.50 times as fast, 100 -> 150 frames/s." in change.why
+    assert "train.batch_size = 64: ended by signal 9" in change.why
+    assert "What is learned: a step learns from other utterances" in change.why
+    assert [line.split()[-1] for line in said[2:]] == ["taken", "taken", "memory?"]
+
+
+def test_noise_decides_nothing(tmp_path):
+    """Every setting is as fast, but each measurement is off by up to a fifth: nothing is taken."""
+    drift = Machine(lambda named: 100.0, noise=lambda number: 1.2 if number % 2 else 1.0)
+    search, _ = searched(tmp_path, drift, "batch", "precision")
+    assert search.chosen() == {}
+    rising = Machine(lambda named: 100.0, noise=lambda number: 1.0 + 0.1 * number)  # the machine gets quicker
+    search, _ = searched(tmp_path, rising, "batch", "precision")
+    assert search.chosen() == {}
+
+
+def test_the_best_is_measured_again_beside_each_candidate(tmp_path):
+    """In turns: the best, a candidate, once more if it looks faster, the best; but not one that is far slower."""
+    machine = Machine(lambda named: 100.0 if named.get("train.batch_size", 8) == 8 else 98.0)
+    searched(tmp_path, machine, "batch")
+    assert machine.tried == [{}, {"train.batch_size": 16}, {}, {"train.batch_size": 4}, {}]
+    machine = Machine(lambda named: 100.0 if named.get("train.batch_size", 8) != 16 else 120.0)
+    searched(tmp_path, machine, "batch")
+    assert machine.tried[:4] == [{}, {"train.batch_size": 16}, {"train.batch_size": 16}, {}]
+    machine = Machine(lambda named: 100.0 if named.get("train.batch_size", 8) == 8 else 50.0)
+    searched(tmp_path, machine, "batch")
+    assert machine.tried == [{}, {"train.batch_size": 16}, {"train.batch_size": 4}]
+
+
+def test_compiling_pays_only_in_a_run_that_is_long_enough(tmp_path):
+    """Frames a second are those of the whole run, with the seconds before its first step."""
+    found = Found({}, frames_per_second=200.0, trace_seconds=60.0)
+    assert found.run_rate(frames=200.0 * 60) == 100.0
+    assert found.run_rate(frames=200.0 * 60 * 99) == pytest.approx(198.0)
+
+
+def test_readers_and_buffers_are_tried_only_for_a_model_that_waits(tmp_path):
+    """And where they are not it is said."""
+    machine = Machine(lambda named: 100.0)
+    search, _ = searched(tmp_path, machine, "workers", "buffer")
+    assert machine.tried == [{}]
+    assert [note.split(":")[0] for note in search.notes] == ["workers", "buffer"]
+    machine = Machine(lambda named: 100.0 + 50 * (named.get("devices.buffer_size") == "auto"), wait=0.3)
+    search, _ = searched(tmp_path, machine, "buffer")
+    assert search.chosen()[("devices", "buffer_size")].value == "auto"
+
+
+def test_free_lengths_are_compiled_as_planned_shapes(tmp_path):
+    """XLA and free lengths cannot be had together, so both settings are tried, and written, at once."""
+    machine = Machine(lambda named: 100.0 + 50 * bool(named.get("train.jit_compile")))
+    text = '[train]\nsteps = 1000\n[data]\nshapes = "relaxed"\n'
+    search, _ = searched(tmp_path, machine, "xla", text=text)
+    values = {".".join(key): change.value for key, change in search.chosen().items()}
+    assert values == {"data.shapes": "planned", "train.jit_compile": True}
+
+
+def test_when_the_time_is_up_it_is_said(tmp_path):
+    """Nothing more is tried."""
+    machine = Machine(lambda named: 100.0)
+    search, _ = searched(tmp_path, machine, "batch", "precision", minutes=0.0)
+    assert machine.tried == [{}]
+    assert "batch: not tried to its end, the time was up" in search.notes
+
+
+def test_a_recipe_that_cannot_run_cannot_be_tuned(tmp_path):
+    """With the reason its own run has."""
+    with pytest.raises(TuneError, match=r"the recipe cannot be tried as it is: status 1: no such corpus"):
+        searched(tmp_path, Machine(lambda named: "status 1: no such corpus"), "batch")
+
+
+def test_only_what_is_asked_for_is_tried(tmp_path):
+    """Speed alone leaves batches and numbers as they are; what is not known is refused."""
+    assert [knob.name for knob in knobs("gpt") if knob.changes_speed_only] == ["workers", "buffer", "xla"]
+    (tmp_path / "x.toml").write_text("[train]\n")
+    with pytest.raises(TuneError, match="--only batsh: there is no such thing to try; write speed, or some of batch,"):
+        tune(tmp_path / "x.toml", only=["batsh"])
+
+
+def test_a_cluster_is_not_tuned(tmp_path):
+    """Its trials would wait for workers that nobody started."""
+    path = tmp_path / "x.toml"
+    for cluster in ('workers = ["10.0.0.1:8888", "10.0.0.2:8888"]', "slurm = true"):
+        path.write_text(f"[cluster]\n{cluster}\n")
+        with pytest.raises(TuneMistake, match="a trial is one process; leave it out while tuning"):
+            tune(path)
+
+
+# What people meet
+
+
+@pytest.mark.parametrize(
+    ("status", "said", "words"),
+    [
+        (-signal.SIGKILL, "", "ended by signal 9 (SIGKILL); out of memory?"),
+        (-signal.SIGTERM, "", "ended by signal 15 (SIGTERM)"),
+        (1, "a\nnowhere: there is no such folder\n", "status 1: nowhere: there is no such folder"),
+        (1, "ResourceExhaustedError: OOM when allocating", "status 1: out of memory: ResourceExhaustedError: OOM when"),
+        (3, "", "status 3: it said nothing"),
+    ],
+)
+def test_why_a_trial_ended_is_said(status, said, words):
+    """By a signal's name, or by the last thing it said."""
+    assert why(status, said).startswith(words)
+
+
+def test_nothing_is_written_over(tmp_path):
+    """Neither the recipe nor an earlier result; and it is said before anything is tried."""
+    path = tmp_path / "mine.toml"
+    path.write_text("[train]\n")
+    with pytest.raises(TuneError, match="is there already, and is not written over; name another file with -o"):
+        check_out(path, path)
+    with pytest.raises(TuneError, match="there is no folder"):
+        check_out(path, tmp_path / "none" / "x.toml")
+    check_out(path, tmp_path / "tuned.toml")
+
+
+def test_the_verb_refuses_before_it_tries(xtts, tmp_path):
+    """A sentence and a status, at once."""
+    (tmp_path / "mine.toml").write_text("[train]\nsteps = 10\nwarmup_steps = 1\n")
+    done = xtts("tune", "mine.toml", "-o", "mine.toml")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("mine.toml is there already")
+    assert xtts("tune", "mine.toml", "--minutes", "-1").returncode == 2

@@ -1,0 +1,163 @@
+"""evaluate: a whole small run is judged, through the verb and from within."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import attrs
+import pytest
+from run_processes import copy
+from small_run import SMALLEST
+
+from xtts import Mistake
+from xtts.evaluation import recognisers as judges
+from xtts.evaluation.evaluate import FILE, EvaluateError, evaluate
+from xtts.evaluation.figures import CODEC, RECORDING, SAID
+from xtts.planning import dataset as material_module
+from xtts.planning.sizes import SIZES
+from xtts.reporting.journal import Journal
+from xtts.reporting.run_folder import RunFolderError
+
+SUPPORT = Path(__file__).parents[1] / "support"
+
+
+@pytest.fixture(scope="module")
+def page(runs):
+    """What the verb prints of the run that nobody interrupted."""
+    done = subprocess.run(
+        [sys.executable, str(SUPPORT / "small_run.py"), "evaluate", "runs/whole", "--utterances=2", "--judge=none"],
+        cwd=str(runs.root),
+        env={**os.environ, "PYTHONPATH": str(SUPPORT.parents[1])},
+        capture_output=True,
+        encoding="utf-8",
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture
+def small(monkeypatch, runs):
+    """The run's own size and folder, in this process."""
+    monkeypatch.setitem(SIZES, "tiny", SMALLEST)
+    monkeypatch.chdir(runs.root)
+
+
+def test_the_verb_prints_a_page_and_leaves_a_file(runs, page):
+    """Three columns for people; evaluation.json holds the same for machines, utterance by utterance."""
+    assert "recordings through the codec said by the model" in " ".join(page.split())
+    found = json.loads((runs.folder("whole") / FILE).read_text(encoding="utf-8"))
+    assert list(found["figures"]) == [RECORDING, CODEC, SAID]
+    assert len(found["utterances"]) == 2
+    assert {one["speaker"] for one in found["utterances"]} == {"voice0", "voice1"}
+    assert all(one["reference"] != one["id"] for one in found["utterances"])
+    assert found["figures"][CODEC]["distortion"] > 0
+    assert 0 < found["codec"]["codes_used"] <= 1
+    assert 1 <= found["codec"]["perplexity"] <= SMALLEST.codec.codes
+
+
+def test_held_out_losses_are_those_that_the_run_found(runs, page):
+    """The same batches with the same weights: as in the last line of its validation.
+
+    The run looks mels up that it made of whole recordings; here cuts are made into mels, and differ at their ends.
+    """
+    found = json.loads((runs.folder("whole") / FILE).read_text(encoding="utf-8"))["losses"]
+    for stage, tolerance in (("codec", 1e-2), ("gpt", 1e-4)):
+        last = Journal(runs.folder("whole")).validation(stage)[-1]
+        assert found[stage]["loss"] == pytest.approx(last["loss"], rel=tolerance)
+    for part, value in last["losses"].items():
+        assert found["gpt"][part] == pytest.approx(value, rel=1e-4)
+
+
+class Parrot:
+    """A recogniser that always hears the same."""
+
+    name = "parrot"
+    unknown = ("fe",)
+
+    def hear(self, wave):
+        assert wave.ndim == 1
+        return "La, mi!"
+
+
+def test_recognisers_hear_every_wave(runs, small, monkeypatch):
+    """Edits are counted against the text, of all three alike; nothing that is judged is among what is expected."""
+    asked = {}
+
+    def recognisers(choice, texts, others, say):
+        asked.update(choice=choice, texts=texts(), others=others)
+        return [Parrot()]
+
+    monkeypatch.setattr(judges, "recognisers", recognisers)
+    found = evaluate(runs.folder("whole"), 1, "auto", lambda line: None)
+    (one,) = found.utterances
+    wrong = judges.edits(one.text.split(), ["la", "mi"])
+    assert {name: wave.edits for name, wave in one.waves.items()} == {name: {"parrot": wrong} for name in one.waves}
+    assert found.figures()[SAID].error_rates == {"parrot": pytest.approx(wrong / len(one.text.split()))}
+    assert not set(asked["texts"]) & set(asked["others"])
+    assert one.text in asked["others"]
+
+
+def test_texts_that_were_trained_on_are_not_judged(runs, small, monkeypatch):
+    """What another recording taught is no test of what the model can say; who has no other texts is judged by these."""
+
+    def judged(reads):
+        """What is judged, where of the texts that were held out some, and nothing else, were trained on."""
+
+        def gathered(recipe, say):
+            material = material_module.gather(recipe, say)
+            held = [one._replace(text=texts.get(one.id, one.text)) for one in material.held_out.corpus.utterances]
+            read = [one.text for one in held if reads(one)]
+            trained = material.train.corpus.utterances
+            assert len(read) < len(trained)
+            trained = [one._replace(text=text) for one, text in zip(trained, [*read, *["fe"] * len(trained)])]
+            return attrs.evolve(material, held_out=_with(material.held_out, held), train=_with(material.train, trained))
+
+        monkeypatch.setattr("xtts.evaluation.evaluate.gather", gathered)
+        return evaluate(runs.folder("whole"), 100, "none", lambda line: None)
+
+    texts = {"02": "la do ti"}  # the corpus has it twice otherwise
+    every = judged(lambda one: False)
+    assert [one.id for one in every.utterances] == ["02", "11", "10"]
+    assert every.read_before == 0
+    fewer = judged(lambda one: one.id == "02")
+    assert [one.id for one in fewer.utterances] == ["10", "11"]
+    assert fewer.read_before == 0
+    known = judged(lambda one: one.id != "02")
+    assert [one.id for one in known.utterances] == ["02", "11"]
+    assert known.read_before == 1
+    assert "held out, 1 of them with a text that was trained on" in known.text()
+
+
+def _with(part, utterances):
+    return part._replace(corpus=attrs.evolve(part.corpus, utterances=utterances))
+
+
+def test_a_run_with_only_a_codec_is_judged_by_that(runs, small):
+    """Two columns, one loss, and no voice of a model that is not there."""
+    folder = copy(runs, "only-codec")
+    for name in ("model", "gpt"):
+        shutil.rmtree(folder / name)
+    found = evaluate(folder, 2, "none", lambda line: None)
+    assert list(found.losses) == ["codec"]
+    assert list(found.figures()) == [RECORDING, CODEC]
+
+
+def test_what_cannot_be_judged_is_said_in_a_sentence(runs, small, tmp_path, monkeypatch):
+    """No run, a run that has trained nothing, no utterances, no such judge, and one that is not installed."""
+    with pytest.raises(RunFolderError, match="there is no such folder"):
+        evaluate(tmp_path / "nowhere")
+    folder = runs.folder("begun")
+    folder.mkdir()
+    shutil.copy(str(runs.folder("whole") / "recipe.toml"), str(folder))
+    with pytest.raises(EvaluateError, match="begun: nothing is trained yet"):
+        evaluate(folder, judge="none")
+    with pytest.raises(Mistake, match=r"--utterances 0: .* ask for 1 or more"):
+        evaluate(folder, 0)
+    with pytest.raises(judges.JudgeError, match="--judge nobody: there is no such judge"):
+        evaluate(folder, judge="nobody")
+    monkeypatch.setitem(sys.modules, "pocketsphinx", None)
+    with pytest.raises(judges.JudgeError, match=r"pip install 'xtts\[judge\]'"):
+        evaluate(folder, judge="sphinx")

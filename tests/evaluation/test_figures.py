@@ -1,0 +1,79 @@
+"""evaluation: figures of what was heard, by hand, and the page that shows them."""
+
+import json
+
+import pytest
+
+from xtts.evaluation.figures import CODEC, RECORDING, SAID, Evaluation, Heard, Judged, figures
+
+
+def judged(id, speaker, **waves):
+    return Judged(id, "la mi so", "en", speaker, "other", letters=6, words=3, waves=waves)
+
+
+def evaluation():
+    first = judged(
+        "1",
+        "ann",
+        recordings=Heard(2.0, None, {"sphinx": "la mi so"}, {"sphinx": 0}, 0.9, "ann"),
+        codec=Heard(2.0, 3.0, {"sphinx": "la mi"}, {"sphinx": 1}, 0.7, "ann"),
+        said=Heard(4.0, 5.0, {"sphinx": "a b c d e f g"}, {"sphinx": 7}, 0.5, "bob", is_cut=True),
+    )
+    second = judged(
+        "2",
+        "bob",
+        recordings=Heard(1.0, None, {"sphinx": "la mi"}, {"sphinx": 1}, 0.8, "bob"),
+        codec=Heard(1.0, 4.0, {"sphinx": ""}, {"sphinx": 3}, 0.6, "ann"),
+        said=Heard(0.0, None, {"sphinx": ""}, {"sphinx": 3}),
+    )
+    codec = {"mel_error": 2.5, "distortion": 3.25, "codes_used": 0.5, "perplexity": 8.0}
+    losses = {"codec": {"loss": 0.5, "reconstruction": 0.5}, "gpt": {"loss": 3.0, "codes": 2.0}}
+    return Evaluation("runs/x", {"codec": 10, "gpt": 20}, True, 0, losses, codec, "plain", [first, second], ["mi"])
+
+
+def test_errors_are_of_all_words_together():
+    """Not the mean of sentences: 1 of 6, 4 of 6, and 10 for 6, of which nothing was understood."""
+    found = evaluation().figures()
+    rates = [found[name].error_rates["sphinx"] for name in (RECORDING, CODEC, SAID)]
+    assert rates == pytest.approx([1 / 6, 4 / 6, 10 / 6])
+    assert found[SAID].as_json()["words_understood"] == {"sphinx": 0.0}
+    assert found[RECORDING].as_json()["words_understood"]["sphinx"] == pytest.approx(5 / 6)
+
+
+def test_what_is_silent_has_no_pace_and_no_distance():
+    """It is counted, and its words are missed; pace and distortion are of what can be heard."""
+    said = evaluation().figures()[SAID]
+    assert (said.silent, said.cut, said.utterances) == (1, 1, 2)
+    assert said.distortion == 5.0
+    assert said.letters_per_second == 6 / 4
+    assert said.pace == 2 / 4
+
+
+def test_voices_are_confused_by_name():
+    """Whose recordings each is nearest to, and how many are nearest to their own."""
+    found = evaluation().figures()
+    assert found[RECORDING].confusion == {"ann": {"ann": 1}, "bob": {"bob": 1}}
+    assert found[CODEC].confusion == {"ann": {"ann": 1}, "bob": {"ann": 1}}
+    assert [found[name].own_voice for name in (RECORDING, CODEC, SAID)] == [2, 1, 0]
+    assert found[CODEC].similarity == pytest.approx(0.65)
+
+
+def test_the_page_has_a_column_for_each_thing():
+    """Figures stand under their heads, and words without a pronunciation are named."""
+    lines = evaluation().text().splitlines()
+    assert lines[0] == "runs/x: 2 utterances held out; codec after 10 steps, gpt after 20 steps"
+    rows = {line[:35].strip(): line[35:].split() for line in lines if len(line) > 60}
+    assert rows["word error rate, sphinx"] == ["16.7", "%", "66.7", "%", "166.7", "%"]
+    assert rows["nearest to own speaker"] == ["2", "of", "2", "1", "of", "2", "0", "of", "1"]
+    assert "no pronunciation for 1 word: mi" in lines[-1]
+
+
+def test_without_a_recogniser_there_is_no_row_for_words():
+    """What nobody has measured is not shown, and not in the JSON either."""
+    quiet = judged("1", "", recordings=Heard(2.0), codec=Heard(2.0, 3.0))
+    found = Evaluation("runs/x", {}, False, 0, {}, {}, "plain", [quiet])
+    assert "words" not in found.text()
+    assert "trained on, as nothing was held out" in found.text()
+    assert found.figures()[RECORDING].error_rates == {}
+    assert list(json.loads(json.dumps(found.as_json()))["figures"]) == [RECORDING, CODEC]
+    assert figures([quiet], CODEC).own_voice is None

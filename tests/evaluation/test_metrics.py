@@ -1,0 +1,97 @@
+"""distances: mel-cepstral distortion, warping and pitch, against values that can be had by hand."""
+
+import itertools
+
+import numpy as np
+import pytest
+import scipy.fft
+from hypothesis import given
+from hypothesis import strategies as st
+
+from xtts.evaluation.metrics import CEPSTRA, DECIBELS, cepstra, distortion, pitches, warped
+
+RANDOM = np.random.default_rng(4)
+
+
+def spectra(frames, channels=80):
+    return RANDOM.normal(size=(frames, channels)) * 2 - 5
+
+
+def test_a_cepstrum_that_differs_by_so_much_is_a_distortion_of_so_much():
+    """One wave of n channels and height a, in every frame, is a / sqrt(2) nepers of energy, in decibels."""
+    n, height = 80, 0.7
+    wave = height * np.cos(np.pi * 5 * (np.arange(n) + 0.5) / n)
+    mel = spectra(6, n)
+    assert distortion(mel, mel + wave) == pytest.approx(10 / np.log(10) * height / np.sqrt(2))
+
+
+def test_level_is_no_distortion():
+    """The same speech, louder, has the same outlines."""
+    mel = spectra(5)
+    assert distortion(mel, mel + 3.0) == pytest.approx(0.0, abs=1e-9)
+
+
+def test_with_every_cepstrum_it_is_the_root_mean_square_of_the_spectra():
+    """Where a spectrum has no more channels than there are cepstra, nothing is smoothed away."""
+    ours, theirs = spectra(7, CEPSTRA + 1), spectra(7, CEPSTRA + 1)
+    apart = ours - theirs
+    apart -= apart.mean(axis=1, keepdims=True)
+    assert distortion(ours, theirs) == pytest.approx(float((DECIBELS * apart.std(axis=1)).mean()))
+
+
+def test_cepstra_are_few_and_without_the_level():
+    """[frames, CEPSTRA], and what is finer than that is left out."""
+    n = 80
+    fine = np.cos(np.pi * (CEPSTRA + 1) * (np.arange(n) + 0.5) / n)
+    assert np.abs(cepstra(fine[None])).max() < 1e-9
+    assert cepstra(spectra(3)).shape == (3, CEPSTRA)
+    assert cepstra(np.ones((1, n))) == pytest.approx(0.0, abs=1e-9)
+
+
+def test_speech_at_another_pace_is_not_distorted():
+    """Frames that are only said twice are no difference; other frames are."""
+    mel = spectra(12)
+    assert distortion(np.repeat(mel, 2, axis=0), mel) == pytest.approx(0.0, abs=1e-5)
+    assert distortion(spectra(24), mel) > 1.0
+
+
+@given(st.integers(1, 5), st.integers(1, 5), st.integers(0, 10**6))
+def test_no_way_is_cheaper_than_the_one_that_is_found(rows, columns, seed):
+    """Of all ways through a small table, each is tried."""
+    costs = np.random.default_rng(seed).random((rows, columns))
+    total, cells = warped(costs)
+
+    def ways(row, column):
+        if (row, column) == (0, 0):
+            return [[costs[0, 0]]]
+        before = [(row - 1, column), (row, column - 1), (row - 1, column - 1)]
+        return [[*way, costs[row, column]] for at in before if min(at) >= 0 for way in ways(*at)]
+
+    found = {(round(sum(way), 9), len(way)) for way in ways(rows - 1, columns - 1)}
+    assert (round(total, 9), cells) in found
+    assert total == pytest.approx(min(cost for cost, _ in found))
+
+
+@pytest.mark.parametrize("hertz", [75, 120, 210, 330])
+def test_the_pitch_of_a_buzz_is_found(hertz):
+    """A voice of many overtones, at another rate than it was thought of, within two per cent."""
+    for rate in (16000, 22050):
+        time = np.arange(rate) / rate
+        overtones = range(1, int(4000 / hertz))
+        wave = sum(np.sin(2 * np.pi * hertz * n * time + n * n) / n for n in overtones)
+        assert np.median(pitches(wave, rate)) == pytest.approx(hertz, rel=0.02)
+
+
+def test_noise_and_silence_have_no_pitch():
+    """Hardly a frame of noise seems voiced, none of silence, and a wave shorter than a frame has none."""
+    assert len(pitches(RANDOM.normal(size=16000), 16000)) < 5
+    assert len(pitches(np.zeros(16000), 16000)) == 0
+    assert len(pitches(np.ones(10), 16000)) == 0
+
+
+def test_the_order_of_the_cosines_is_that_of_the_field():
+    """The k-th cepstrum is that of k half periods over all channels."""
+    for k, n in itertools.product((1, 2, 10), (40, 80)):
+        wave = np.cos(np.pi * k * (np.arange(n) + 0.5) / n)
+        assert np.abs(cepstra(wave[None])[0]).argmax() == k - 1
+        assert np.abs(scipy.fft.dct(wave, norm="ortho")).argmax() == k

@@ -1,0 +1,100 @@
+"""voiceprints: vectors that tell speakers apart, with resemblyzer's weights and without."""
+
+import sys
+
+import numpy as np
+import pytest
+
+from xtts import XttsError
+from xtts.audio import wav
+from xtts.corpus.demo import make
+from xtts.corpus.demo.espeak import SAMPLE_RATE, Espeak
+from xtts.evaluation import speaker_similarity
+from xtts.evaluation.speaker_similarity import RATE, Plain, Trained, voiceprint, weights_file
+
+
+@pytest.fixture(scope="module")
+def speakers():
+    """Waves of four voices, three sentences each."""
+    pytest.importorskip("espeakng_loader")
+    texts = make.sentences("en", 12, seed=3)
+    with Espeak() as espeak:
+        spoken = [
+            np.frombuffer(espeak.speak(text, "en", make.voice(n % 4, 0)), np.int16) for n, text in enumerate(texts)
+        ]
+    waves = [wav.resample(wave.astype(np.float32) / 32768, SAMPLE_RATE, RATE)[: 4 * RATE] for wave in spoken]
+    return [waves[n::4] for n in range(4)]
+
+
+def right(vectors):
+    """How many third sentences are nearest to the first two of their own speaker."""
+    known = [np.mean(own[:2], axis=0) for own in vectors]
+    return sum(int(np.argmax([own[2] @ one for one in known])) == n for n, own in enumerate(vectors))
+
+
+def test_the_plain_measure_tells_demo_voices_apart(speakers, monkeypatch):
+    """Without a package: all four are nearest to themselves, and vectors are of length 1."""
+    monkeypatch.setitem(sys.modules, "resemblyzer", None)
+    found = voiceprint([wave for own in speakers for wave in own[:2]])
+    assert isinstance(found, Plain)
+    vectors = [found(own) for own in speakers]
+    assert right(vectors) == 4
+    assert np.linalg.norm(vectors[0][0]) == pytest.approx(1.0)
+
+
+def test_the_plain_measure_does_not_mind_loudness_or_silence(speakers):
+    """The same wave at half its level is the same voice; silence is some voice, and no error."""
+    found = Plain([wave for own in speakers for wave in own])
+    one, quieter = found([speakers[0][0], 0.5 * speakers[0][0]])
+    assert one @ quieter > 0.99
+    assert np.isfinite(found([np.zeros(RATE, np.float32), np.zeros(10, np.float32)])).all()
+
+
+def weights(random, width=256):
+    """Tensors of the encoder's names and shapes, with random numbers."""
+    found = {"linear.weight": random.normal(size=(width, width)), "linear.bias": random.normal(size=width)}
+    for layer in range(3):
+        inputs = speaker_similarity.SPEC.n_mels if layer == 0 else width
+        found[f"lstm.weight_ih_l{layer}"] = random.normal(size=(4 * width, inputs))
+        found[f"lstm.weight_hh_l{layer}"] = random.normal(size=(4 * width, width))
+        found[f"lstm.bias_ih_l{layer}"] = random.normal(size=4 * width)
+        found[f"lstm.bias_hh_l{layer}"] = random.normal(size=4 * width)
+    return {name: (0.1 * value).astype(np.float32) for name, value in found.items()}
+
+
+def test_the_trained_encoder_is_an_lstm_as_the_field_writes_it(monkeypatch):
+    """TensorFlow's own operations on the same weights, gate by gate, give the same vector."""
+    import tensorflow as tf
+
+    state = weights(np.random.default_rng(2))
+    monkeypatch.setattr(speaker_similarity.pickles, "load", lambda path: {"model_state": state})
+    encoder, x = Trained("weights.pt"), np.random.default_rng(3).random((2, 4, 40)).astype(np.float32)
+    outputs = tf.unstack(tf.constant(x), axis=1)
+    for layer in range(3):
+        into, across, bias, more = (state[f"lstm.{kind}_l{layer}"] for kind in speaker_similarity._KINDS)
+        hidden = memory = tf.zeros([2, 256])
+        new = []
+        for one in outputs:
+            gates = tf.split(one @ into.T + bias + hidden @ across.T + more, 4, axis=1)
+            memory = tf.sigmoid(gates[1]) * memory + tf.sigmoid(gates[0]) * tf.tanh(gates[2])
+            hidden = tf.sigmoid(gates[3]) * tf.tanh(memory)
+            new.append(hidden)
+        outputs = new
+    expected = tf.math.l2_normalize(tf.nn.relu(outputs[-1] @ state["linear.weight"].T + state["linear.bias"]), axis=1)
+    np.testing.assert_allclose(encoder._encoded(x), expected.numpy(), atol=1e-5)
+
+
+def test_other_weights_are_refused_in_a_sentence(monkeypatch):
+    """A file that holds something else is named, with what to do."""
+    monkeypatch.setattr(speaker_similarity.pickles, "load", lambda path: {"state": {}})
+    with pytest.raises(XttsError, match=r"weights\.pt: these are not resemblyzer's weights; run: pip install"):
+        Trained("weights.pt")
+
+
+@pytest.mark.skipif(weights_file() is None, reason="resemblyzer is not installed")
+def test_resemblyzer_tells_demo_voices_apart(speakers):
+    """Its weights are read without importing it, and all four voices are nearest to themselves."""
+    found = voiceprint([])
+    assert found.name == "resemblyzer"
+    assert right([found(own) for own in speakers]) == 4
+    assert "resemblyzer" not in sys.modules

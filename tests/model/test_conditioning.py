@@ -1,0 +1,98 @@
+"""Conditioning: the published numbers, and what holds for any reference voice."""
+
+import attrs
+import numpy as np
+import pytest
+import tensorflow as tf
+from golden_weights import GOLDEN, fill, load_file
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from xtts import compat
+from xtts.model.conditioning import ConditioningEncoder, PerceiverResampler, groups
+from xtts.planning.sizes import SIZES, Gpt
+
+SIZE = Gpt(layers=2, width=64, heads=4, text_positions=22, audio_positions=32)
+
+
+def conditioning(size=SIZE):
+    random = np.random.default_rng(0)
+    return ConditioningEncoder(size, random), PerceiverResampler(size, random)
+
+
+@pytest.fixture(scope="module")
+def golden():
+    return load_file(str(GOLDEN / "gpt.io.safetensors"))
+
+
+@pytest.fixture(scope="module")
+def published():
+    encoder, perceiver = conditioning()
+    weights = load_file(str(GOLDEN / "gpt.weights.safetensors"))
+    fill(encoder, weights, "conditioning_encoder.")
+    fill(perceiver, weights, "conditioning_perceiver.")
+    return lambda mel: perceiver(encoder(mel))
+
+
+@pytest.fixture(scope="module")
+def mels(golden):
+    return tf.constant(np.ascontiguousarray(golden["cond_mels"][:, 0].transpose(0, 2, 1)))
+
+
+def apart(found, wanted):
+    """The largest difference, relative to the largest value."""
+    return np.abs(np.asarray(found, np.float64) - wanted).max() / np.abs(wanted).max()
+
+
+@pytest.mark.parametrize("way", ["eager", "graph"])
+def test_style_is_the_published_one(way, published, mels, golden):
+    """A reference mel gives the latents that the published model gives, run as it is or as a graph."""
+    style = published if way == "eager" else compat.compiled(published)
+    assert apart(style(mels), golden["style"]) < 1e-4
+
+
+def test_xla_changes_nothing(mels):
+    """Compiled by XLA, a reference mel gives the same latents; with one block, for the rest is the same again."""
+    encoder, perceiver = conditioning(attrs.evolve(SIZE, conditioning_blocks=1, perceiver_layers=1))
+    compiled = compat.compiled(lambda mel: perceiver(encoder(mel)), jit_compile=True)
+    assert apart(compiled(mels), perceiver(encoder(mels)).numpy()) < 1e-4
+
+
+def test_half_precision_stays_near(published, mels, golden):
+    """In bfloat16 and float16 the latents are those of float32, to the precision of the type."""
+    for dtype, error in ((tf.bfloat16, 0.1), (tf.float16, 0.01)):
+        style = published(tf.cast(mels, dtype))
+        assert style.dtype == dtype
+        assert apart(tf.cast(style, tf.float32), golden["style"]) < error
+
+
+def test_rows_do_not_meet(published, mels):
+    """A voice's latents are the same alone and in a batch."""
+    np.testing.assert_allclose(published(mels)[1:2], published(mels[1:2]), atol=1e-5)
+
+
+def test_order_of_frames_does_not_matter(published, mels):
+    """A voice told backwards is the same voice."""
+    np.testing.assert_allclose(published(mels), published(mels[:, ::-1]), atol=1e-4)
+
+
+def test_any_length_gives_32_latents(published):
+    """Long and short references give as many latents."""
+    for frames in (1, 7, 130):
+        assert published(tf.zeros([2, frames, 80])).shape == [2, 32, 64]
+
+
+@given(st.integers(1, 300).map(lambda n: 4 * n))
+@settings(max_examples=50)
+def test_groups_divide_the_width(width):
+    """The groups of a norm always divide the width, and are at most 32."""
+    assert width % groups(width) == 0
+    assert groups(width) <= 32
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_heads_of_every_preset_fit(name):
+    """Every preset's heads and groups fit its width."""
+    size = SIZES[name].gpt
+    assert size.width % size.heads == 0
+    assert size.width % groups(size.width) == 0

@@ -1,0 +1,164 @@
+"""Speaking code by code: pieces of any size, latents on the way, sampling, other types, and one trace for each."""
+
+import attrs
+import numpy as np
+import pytest
+import tensorflow as tf
+from golden_weights import GOLDEN, fill, load_file
+
+from xtts import XttsError, compat
+from xtts.model.generation import begin, extend, generate
+from xtts.model.gpt import Gpt, Tokens
+from xtts.model.sampling import sampling
+from xtts.planning.sizes import Gpt as Size
+
+SIZE = Size(layers=2, width=64, heads=4, text_positions=22, audio_positions=32)
+TOKENS = Tokens(text=50, audio=98, text_start=48, text_stop=0, audio_start=96, audio_stop=97)
+MOST = 9
+
+
+@pytest.fixture(scope="module")
+def gpt():
+    made = Gpt(SIZE, TOKENS, np.random.default_rng(0))
+    fill(made, load_file(str(GOLDEN / "gpt.weights.safetensors")))
+    return made
+
+
+@pytest.fixture(scope="module")
+def said(gpt):
+    """Texts of three lengths, and a style for each."""
+    io = load_file(str(GOLDEN / "gpt.io.safetensors"))
+    style = gpt.style(tf.constant(np.ascontiguousarray(io["cond_mels"][:, 0].transpose(0, 2, 1))))
+    return tf.constant(io["text"].astype(np.int32)), tf.constant(io["text_lengths"].astype(np.int32)), style
+
+
+def speaks_as_trained(gpt, said, reference):
+    """Whether codes and latents, as they are spoken, are what the training pass predicts of the same codes."""
+    text, lengths, style = said
+    spoken = generate(gpt, text, lengths, style, MOST)
+    np.testing.assert_allclose(
+        gpt.latents(text, lengths, spoken.codes, spoken.lengths, style), spoken.latents, atol=1e-5
+    )
+    _, logits = gpt.losses(text, lengths, spoken.codes, tf.fill([len(lengths)], MOST), reference)
+    return np.allclose(logits.codes[:, :MOST], gpt.mel_head(spoken.latents), atol=1e-4)
+
+
+def test_weights_trained_here_speak_as_they_were_trained(gpt, said):
+    """The published model reads [STOP] when it speaks and not while it trains; another one never does."""
+    io = load_file(str(GOLDEN / "gpt.io.safetensors"))
+    reference = tf.constant(np.ascontiguousarray(io["cond_mels"][:, 0].transpose(0, 2, 1)))
+    own = Gpt(SIZE, attrs.evolve(TOKENS, reads_stop=False), np.random.default_rng(0))
+    fill(own, load_file(str(GOLDEN / "gpt.weights.safetensors")))
+    assert speaks_as_trained(own, said, reference)
+    assert not speaks_as_trained(gpt, said, reference)
+
+
+@pytest.mark.parametrize("way", ["eager", "graph", "xla"])
+def test_pieces_give_the_codes_of_one_go(way, gpt, said):
+    """However many codes are asked for at a time, codes and latents are the same, and pieces of all sizes one trace."""
+
+    def speak(text, lengths, style):
+        return generate(gpt, text, lengths, style, MOST, 2.0)
+
+    def start(text, lengths, style):
+        return begin(gpt, text, lengths, style, MOST)
+
+    def go_on(progress, count):
+        return extend(gpt, progress, count, 2.0)
+
+    if way != "eager":
+        speak, start, go_on = (
+            compat.compiled(one, autograph=False, jit_compile=way == "xla") for one in (speak, start, go_on)
+        )
+    whole = speak(*said)
+    for sizes in ([1] * MOST, [4, 4, 4], [2, 1, 40]):
+        progress = start(*said)
+        for size in sizes:
+            progress = go_on(progress, tf.constant(size))
+        pieces = progress.spoken(TOKENS.audio_stop)
+        np.testing.assert_array_equal(pieces.codes, whole.codes)
+        np.testing.assert_array_equal(pieces.lengths, whole.lengths)
+        np.testing.assert_allclose(pieces.latents, whole.latents, atol=1e-5)
+    if way != "eager":
+        assert [one.compilations for one in (speak, start, go_on)] == [1, 1, 1]
+
+
+def test_a_sentence_is_over_when_every_row_has_stopped(gpt, said):
+    """Not while a row speaks or nothing was said yet; but when all have stopped, and when there is no more room."""
+    stop = TOKENS.audio_stop
+    progress = begin(gpt, *said, 3)
+    over = [bool(progress.is_over(stop))]
+    for _ in range(3):
+        progress = extend(gpt, progress, 1)
+        over.append(bool(progress.is_over(stop)))
+    assert over == [False, False, False, True]
+
+    def stop_unless_first(scores, step):
+        return tf.where((step < 2) & (tf.range(3) == 0), 5, stop)
+
+    progress = extend(gpt, begin(gpt, *said, MOST), 1, pick=stop_unless_first)
+    assert not bool(progress.is_over(stop))
+    progress = extend(gpt, progress, MOST, pick=stop_unless_first)
+    assert bool(progress.is_over(stop))
+    assert (int(progress.step), progress.spoken(stop).lengths.numpy().tolist()) == (3, [2, 0, 0])
+
+
+def test_latents_are_those_of_a_pass_over_the_whole(gpt, said):
+    """The states that codes were predicted from are collected on the way, equal to a second pass over all of them."""
+    spoken = generate(gpt, *said, MOST, 2.0)
+    latents = gpt.latents(*said[:2], spoken.codes, spoken.lengths, said[2])
+    for row, length in enumerate(spoken.lengths.numpy()):
+        np.testing.assert_allclose(spoken.latents[row, :length], latents[row, :length], atol=1e-4)
+
+
+@pytest.mark.parametrize("by_xla", [False, True])
+def test_half_precision_speaks(by_xla, gpt, said):
+    """In bfloat16 the states are those of float32 over the same codes, to the precision of the type."""
+    text, lengths, style = said
+
+    def speak(text, lengths, style):
+        return generate(gpt, text, lengths, style, 6)
+
+    spoken = compat.compiled(speak, autograph=False, jit_compile=by_xla)(text, lengths, tf.cast(style, tf.bfloat16))
+    assert spoken.latents.dtype == tf.bfloat16
+    wanted = gpt.latents(text, lengths, spoken.codes, spoken.lengths, style)
+    for row, length in enumerate(spoken.lengths.numpy()):
+        found = tf.cast(spoken.latents, tf.float32)[row, :length]
+        assert np.abs(found - wanted[row, :length]).max() < 0.05 * np.abs(wanted[row, :length]).max()
+
+
+def test_rows_are_as_alone(gpt, said):
+    """In a batch, each row draws the codes that it draws alone with its own seed."""
+    settings = sampling(seeds=[7, 8, 9])
+    together = generate(gpt, *said, MOST, 2.0, settings)
+    for row, length in enumerate(said[1].numpy()):
+        text, lengths, style = (part[row : row + 1] for part in said)
+        alone = generate(gpt, text[:, :length], lengths, style, MOST, 2.0, sampling(seeds=[7 + row]))
+        np.testing.assert_array_equal(alone.codes[0], together.codes[row])
+
+
+def test_other_settings_are_no_other_trace(gpt, said):
+    """Seed, temperature, top-k, top-p and penalty are tensors: one trace speaks with any of them."""
+
+    def speak(text, lengths, style, penalty, settings):
+        return generate(gpt, text, lengths, style, MOST, penalty, settings)
+
+    compiled = compat.compiled(speak, autograph=False, allowed=1, action="raise")
+    best = generate(gpt, *said, MOST).codes.numpy()
+    first = compiled(*said, tf.constant(1.0), sampling(seeds=1, rows=3)).codes.numpy()
+    again = compiled(*said, tf.constant(1.0), sampling(seeds=1, rows=3)).codes.numpy()
+    other = compiled(*said, tf.constant(1.0), sampling(temperature=2.0, top_k=90, seeds=2, rows=3)).codes.numpy()
+    np.testing.assert_array_equal(first, again)
+    assert (first != other).any()
+    np.testing.assert_array_equal(compiled(*said, tf.constant(1.0), sampling(top_k=1, seeds=3, rows=3)).codes, best)
+    assert compiled.traces == 1
+
+
+def test_what_has_no_position_is_refused(gpt, said):
+    """A text or a number of codes that the model cannot hold is told in a sentence, before anything is read."""
+    text, lengths, style = said
+    with pytest.raises(XttsError, match=r"a text of \d+ tokens, .* at most 22: split it"):
+        begin(gpt, tf.tile(text, [1, 3]), lengths, style)
+    for most in (0, 33):
+        with pytest.raises(XttsError, match=f"most = {most} codes: the model speaks from 1 to 32"):
+            begin(gpt, text, lengths, style, most)

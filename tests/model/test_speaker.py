@@ -1,0 +1,120 @@
+"""The speaker encoder: the published vector, in every way to run it, for single clips and padded batches."""
+
+import fnmatch
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from golden_weights import GOLDEN, fill, load_file
+
+from xtts import compat
+from xtts.model.speaker import IGNORED, SpeakerEncoder
+from xtts.planning.sizes import SIZES, Speaker
+
+PREFIX = "speaker_encoder."
+IO = load_file(GOLDEN / "speaker.io.safetensors")
+WAVE = IO["wav16k"][:, 0]  # [1, 24000]
+TENSORS = {name[len(PREFIX) :]: value for name, value in load_file(GOLDEN / "speaker.weights.safetensors").items()}
+WAYS = {"eager": None, "graph": False, "xla": True}
+LENGTHS = [24_000, 23_999, 17_000, 4_321, 1_600, 161, 1]
+
+
+@pytest.fixture(scope="module")
+def encoder():
+    module = SpeakerEncoder(Speaker((1, 2, 1, 1), (8, 8, 16, 16), 512), np.random.default_rng(0))
+    fill(module, TENSORS)
+    return module
+
+
+def run(module, way, waves, lengths=None, dtype="float32"):
+    def vectors(*arguments):
+        return module(*arguments, dtype=tf.as_dtype(dtype))
+
+    arguments = [tf.constant(waves)] + ([] if lengths is None else [tf.constant(lengths)])
+    return (vectors if WAYS[way] is None else compat.compiled(vectors, jit_compile=WAYS[way]))(*arguments)
+
+
+def apart(found, expected):
+    return np.abs(found - expected).max() / np.abs(expected).max()
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_vector_is_the_published_one(encoder, way):
+    """Within 1e-4 of its largest number, eagerly, compiled and by XLA."""
+    assert apart(run(encoder, way, WAVE).numpy(), IO["speaker"]) < 1e-4
+
+
+@pytest.mark.parametrize(("dtype", "bar"), [("float16", 5e-3), ("bfloat16", 2e-2)])
+def test_half_types_stay_near(encoder, dtype, bar):
+    """Computed in sixteen bits the vector is float32 still, and near the published one."""
+    vectors = run(encoder, "eager", WAVE, dtype=dtype)
+    assert vectors.dtype == tf.float32
+    assert apart(vectors.numpy(), IO["speaker"]) < bar
+
+
+def test_xla_hears_a_padded_batch_in_half_types():
+    """Compiled by XLA, in bfloat16 and with lengths, a small encoder stays near what it is eagerly in float32."""
+    module = SpeakerEncoder(Speaker((1, 1), (8, 16), 16), np.random.default_rng(0))
+    waves, lengths = np.stack([WAVE[0, :3000], WAVE[0, 3000:6000]]), [3000, 1234]
+    found = run(module, "xla", waves, lengths, "bfloat16").numpy()
+    assert apart(found, run(module, "eager", waves, lengths).numpy()) < 5e-2
+
+
+@pytest.mark.parametrize("way", ["eager", "graph"])
+def test_padding_is_not_heard(encoder, way):
+    """Every clip of a padded batch has the vector it has alone, whatever stands behind its end."""
+    waves = np.full((len(LENGTHS), max(LENGTHS)), np.nan, np.float32)
+    for row, length in zip(waves, LENGTHS):
+        row[:length] = WAVE[0, -length:]
+    found = run(encoder, way, waves, LENGTHS).numpy()
+    for vector, length in zip(found, LENGTHS):
+        assert apart(vector, encoder(tf.constant(WAVE[:, -length:])).numpy()[0]) < 1e-4
+
+
+def test_voices_are_of_length_one_and_apart(encoder):
+    """Vectors have length 1; the clip and noise of its loudness do not share one."""
+    noise = np.random.default_rng(3).standard_normal(WAVE.shape).astype(np.float32) * WAVE.std()
+    vectors = encoder(tf.constant(np.concatenate([WAVE, noise]))).numpy()
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-5)
+    assert apart(vectors[1], vectors[0]) > 1e-2
+
+
+def test_weights_have_the_published_names_and_shapes(encoder):
+    """Every tensor of the checkpoint is a weight or an ignored name, and every weight is in the checkpoint."""
+    ignored = {name for name in TENSORS if any(fnmatch.fnmatch(name, pattern) for pattern in IGNORED)}
+    published = {name: value.shape for name, value in TENSORS.items() if name not in ignored}
+    assert {name: weight.published_shape for name, weight in encoder.weights().items()} == published
+    assert set(encoder.buffers()) == ignored
+
+
+def test_ignored_tensors_can_be_written_again(encoder):
+    """What stood under the ignored names is known without the checkpoint: the public implementation asks for it."""
+    for name, value in encoder.buffers().items():
+        assert value.shape == TENSORS[name].shape
+        assert value.dtype == TENSORS[name].dtype
+        if not name.endswith("num_batches_tracked"):
+            np.testing.assert_allclose(value, TENSORS[name], atol=1e-5)
+
+
+@pytest.mark.parametrize("size", ["tiny", "small", "v2"])
+def test_presets_have_as_many_weights_as_counted(size):
+    """A preset's encoder has the weights and the running statistics that a plan counts, and gives a vector."""
+    speaker = SIZES[size].speaker
+    module = SpeakerEncoder(speaker, np.random.default_rng(0))
+    trainable = sum(int(np.prod(variable.shape)) for variable in module.trainable_variables)
+    total = sum(int(np.prod(weight.published_shape)) for weight in module.weights().values())
+    assert trainable == speaker.weights()
+    assert total - trainable == speaker.state()
+    vectors = module(tf.constant(WAVE[:, :4000])).numpy()
+    assert vectors.shape == (1, speaker.width)
+    assert np.isfinite(vectors).all()
+
+
+def test_shapes_are_static_and_one_trace_serves_all_lengths(encoder):
+    """The graph knows the vectors' shape before a wave is there; other lengths make no other trace."""
+    shapes = [tf.TensorSpec([2, 4000]), tf.TensorSpec([2], tf.int32)]
+    function = compat.compiled(encoder.__call__, input_signature=shapes, allowed=1, action="raise")
+    assert function.get_concrete_function().output_shapes == [2, 512]
+    for lengths in ([4000, 2000], [100, 3999]):
+        assert np.isfinite(function(tf.constant(WAVE[:, :8000].reshape(2, 4000)), tf.constant(lengths))).all()
+    assert function.traces == 1

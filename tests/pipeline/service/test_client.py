@@ -1,0 +1,311 @@
+"""service: every utterance exactly once an epoch, in the order of the plan, whatever becomes of the workers."""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import small_run
+from recordings import record
+from run_processes import FORKS, Runs, losses, make_corpus
+from small import use_small
+from test_batches import AUDIO, STATS, make, speech
+
+from xtts import compat
+from xtts.model.layers import frozen
+from xtts.model.mel import transform_for
+from xtts.pipeline.features import functions
+from xtts.pipeline.prefetcher import Feed
+from xtts.pipeline.recordings import Recordings, raw_copies
+from xtts.pipeline.service.client import Here, connect
+from xtts.pipeline.service.servers import ServiceError
+
+SECONDS = 120  # that anything may take on a slow machine
+
+
+class Servers:
+    """Dispatchers and workers as processes: verbs come in, addresses go out."""
+
+    def __init__(self, folder):
+        self._folder, self.processes = folder, []
+
+    def start(self, *arguments):
+        log = self._folder / f"{len(self.processes)}.log"
+        process = FORKS.Process(target=small_run.main, args=([*arguments, "--json"], str(self._folder), str(log)))
+        process.start()
+        self.processes.append(process)
+        until = time.monotonic() + SECONDS
+        while not (log.exists() and '"address"' in log.read_text()):
+            assert process.is_alive(), log.read_text()
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        said = next(line for line in log.read_text().splitlines() if '"address"' in line)
+        return f"grpc://127.0.0.1:{json.loads(said)['address'].rpartition(':')[2]}"
+
+    def end(self):
+        for process in self.processes:
+            os.kill(process.pid, signal.SIGTERM)
+        for process in self.processes:
+            process.join(SECONDS)
+        return [process.exitcode for process in self.processes]
+
+
+@pytest.fixture
+def servers(tmp_path):
+    found = Servers(tmp_path)
+    yield found
+    for process in found.processes:
+        process.kill()
+        process.join()
+
+
+@pytest.fixture
+def made(tmp_path, monkeypatch):
+    use_small(monkeypatch)
+    return make(tmp_path / "corpus")
+
+
+@pytest.fixture
+def patient(monkeypatch):
+    """Workers that a busy machine keeps waiting for seconds are not taken for lost."""
+    monkeypatch.setattr("xtts.pipeline.service.client.SILENCE", 60.0)
+    monkeypatch.setattr("xtts.pipeline.service.client.GRACE", 60.0)
+
+
+def served(made, servers, said, workers=2):
+    """The service of a dispatcher and so many workers, which are asked."""
+    target = servers.start("data-dispatcher")
+    for _ in range(workers):
+        servers.start("data-worker", "--dispatcher", target)
+    recording = made.part.corpus.utterances[0].path
+    return connect(target, Path(made.recipe.run.folder) / "service", recording, AUDIO.sample_rate, said.append, workers)
+
+
+def codec_makes():
+    return {"mel": ("waves", functions(AUDIO, STATS, None, transform_for("CPU"))["mel"])}
+
+
+def gpt_makes(made):
+    make = functions(AUDIO, STATS, frozen(made.model), transform_for("CPU"))
+    return {"codes": ("waves", make["codes"]), "reference": ("reference_waves", make["reference_mel"])}
+
+
+def batches(order, source, steps, during=lambda step: None, close=lambda: None):
+    """What a feed hands out, as arrays."""
+    found = []
+    with Feed(order, source, 0, steps, buffer_size=4, workers=2, close=close) as feed:
+        for work in feed:
+            during(work.step)
+            found.append({name: np.asarray(array) for name, array in work.batches[0].items()})
+    return found
+
+
+def utterances(found, made):
+    """Which utterance each row is, by its sound: that with the nearest mel."""
+    source = made.codec(is_random=False)
+    every = [np.asarray(source.finish(source.read(some, 0))["mel"]) for some in zip(made.codec_order().batches(0))]
+    order = [int(place) for one in made.codec_order().batches(0) for place in one.utterances]
+    rows = np.concatenate(every)
+    rows = rows[np.abs(rows).sum(axis=(1, 2)) > 0]
+    heard = np.concatenate([one["mel"][one["lengths"] > 0] for one in found])
+    return [order[int(np.argmin(np.abs(rows - one).sum(axis=(1, 2))))] for one in heard]
+
+
+def is_near(ours, theirs):
+    return len(ours) == len(theirs) and all(
+        set(one) == set(other) and all(np.allclose(one[name], other[name], atol=2e-5) for name in one)
+        for one, other in zip(ours, theirs)
+    )
+
+
+def is_same(ours, theirs):
+    return len(ours) == len(theirs) and all(
+        set(one) == set(other) and all(np.array_equal(one[name], other[name]) for name in one)
+        for one, other in zip(ours, theirs)
+    )
+
+
+def test_two_workers_deliver_every_utterance_once_an_epoch(made, servers, patient):
+    """Rows of two epochs are each utterance once, by their sound, in the plan's order; servers end when told to."""
+    said = []
+    service = served(made, servers, said)
+    order, source = made.codec_order(), made.codec(is_random=False)
+    steps = 2 * order.batches_per_epoch
+    assert len(service.workers) == 2
+    assert "2 workers" in said[0]
+
+    stream = service.source(order, source, range(steps), codec_makes())
+    found = batches(order, stream, steps, close=stream.close)
+
+    for epoch in range(2):
+        own = found[epoch * order.batches_per_epoch : (epoch + 1) * order.batches_per_epoch]
+        assert utterances(own, made) == [int(at) for one in order.batches(epoch) for at in one.utterances]
+    assert is_near(found, batches(order, source, steps))
+    assert said[1:] == []  # all of it came from the workers
+    assert list(service.folder.glob("batches-*")) == []
+    assert servers.end() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("spared", [1, pytest.param(0, marks=pytest.mark.long)], ids=["one of two", "both"])
+def test_a_worker_that_is_killed_costs_no_utterance_and_repeats_none(made, servers, patient, spared, monkeypatch):
+    """kill -9 in the middle of an epoch: the batches are, bit for bit, those of workers that live."""
+    said = []
+    service = served(made, servers, said)
+    order, source, steps = made.plan.order, made.gpt(), 60
+
+    def fed(during=lambda step: None):
+        stream = service.source(order, source, range(steps), gpt_makes(made))
+        return batches(order, stream, steps, during, stream.close)
+
+    def kill(step):
+        if step == 7:
+            monkeypatch.setattr("xtts.pipeline.service.client.SILENCE", 1.0)
+            monkeypatch.setattr("xtts.pipeline.service.client.GRACE", 0.5)
+            for process in servers.processes[1 + spared :]:
+                process.kill()
+
+    whole = fed()
+    assert said[1:] == []
+    assert is_same(fed(kill), whole)
+    assert is_near(whole, batches(order, source, steps))
+
+
+def test_what_no_worker_can_read_is_set_aside_by_name(made, servers):
+    """A recording that is gone leaves its row blank, and is named; the rest of its batch is as it was."""
+    service = served(made, servers, [], workers=1)
+    order, source = made.codec_order(), made.codec()
+    gone = made.part.corpus.utterances[5]
+    Path(gone.path).unlink()
+    lost = []
+    steps = order.batches_per_epoch
+    stream = service.source(order, source, range(steps), codec_makes())
+    with Feed(order, stream, 0, steps, lost=lambda *one: lost.append(one), close=stream.close) as feed:
+        found = [np.asarray(work.batches[0]["lengths"]) for work in feed]
+    assert [name for name, _ in lost] == [gone.id]
+    assert sum(int((lengths > 0).sum()) for lengths in found) == len(made.part.lengths) - 1
+
+
+def test_recordings_of_other_kinds_are_copied_as_raw_samples(tmp_path, made):
+    """flac, and other rates, become float32 samples that the graph reads to the bit; wav at the rate stays."""
+    flac = record(tmp_path / "a.flac", speech(3), AUDIO.sample_rate)
+    slow = record(tmp_path / "b.wav", speech(4), 6000)
+    plain = made.part.corpus.utterances
+    recordings = Recordings(made.part, AUDIO.sample_rate)
+    recordings.utterances = [
+        plain[3]._replace(path=str(flac)),
+        plain[4]._replace(path=str(slow), sample_rate=6000),
+        plain[5],
+    ]
+    waves = [recordings_wave(recordings, place) for place in range(2)]
+    recordings.lengths = recordings_lengths(made.part.lengths, waves)
+    copies = raw_copies(recordings, AUDIO.sample_rate, tmp_path / "raw", lambda done, total: None)
+    assert sorted(copies) == [0, 1]
+    for place, wave in enumerate(waves):
+        assert Path(copies[place]).read_bytes() == wave.astype("<f4").tobytes()
+        here = Here(AUDIO.sample_rate, {"waves": ("waves", lambda waves, lengths: waves)})
+        text = f"0\t1\t{len(wave)}\t{copies[place]}\t{len(wave)}\t0\t{len(wave)}"
+        assert np.array_equal(here(text)["waves"][0], wave)
+        assert here(text.replace(f"\t{len(wave)}\t0\t", f"\t{len(wave) + 1}\t0\t")) is None  # it has changed since
+        here.close()
+
+
+def recordings_wave(recordings, place):
+    from xtts.audio import wav
+
+    return wav.load(recordings.utterances[place].path, AUDIO.sample_rate)
+
+
+def recordings_lengths(lengths, waves):
+    import attrs
+
+    samples = np.array([*(len(wave) for wave in waves), 0], lengths.samples.dtype)
+    return attrs.evolve(lengths, samples=samples)
+
+
+def test_a_run_learns_the_same_from_a_service(tmp_path, servers):
+    """Losses are those without a service, where features are live."""
+    make_corpus(tmp_path / "corpus")
+    target = servers.start("data-dispatcher")
+    for _ in range(2):
+        servers.start("data-worker", "--dispatcher", target)
+    runs = Runs(tmp_path)
+    settings = ("run.stages=codec", "data.features=live", "train.steps=8", "train.validate_every=0")
+    under_way = [runs.start("alone", *settings), runs.start("served", *settings, f"data.service={target}")]
+    for process in under_way:
+        ended = process.end()
+        assert ended.status == 0, ended.said
+    assert f"workers of {target}" in ended.said
+    assert "did not come" not in ended.said
+    expected, found = (losses(runs.folder(name), "codec") for name in ("alone", "served"))
+    assert len(found) == 8
+    assert np.allclose(found, expected, rtol=1e-5)
+
+
+@pytest.mark.long
+def test_a_run_with_workers_of_its_own_leaves_none_behind(tmp_path):
+    """`local:2` starts two processes; they end with the run, also when it is killed."""
+    make_corpus(tmp_path / "corpus")
+    runs = Runs(tmp_path)
+    settings = ("run.stages=codec", "train.steps=8", "train.validate_every=0", "data.service=local:2")
+    ended = runs.start("served", *settings).end()
+    assert ended.status == 0, ended.said
+    assert "2 workers of grpc://127.0.0.1" in ended.said
+    killed = runs.start("killed", *settings, "train.steps=100000").until(lambda run: run.steps("codec") > 2)
+    port = killed.said().partition("workers of grpc://127.0.0.1:")[2].split(":")[0]
+    assert _started_for(port)
+    killed.process.kill()
+    until = time.monotonic() + SECONDS
+    while _started_for(port):
+        assert time.monotonic() < until
+        time.sleep(0.1)
+
+
+def _started_for(port):
+    """Processes that were started as workers of a dispatcher."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if f"grpc://127.0.0.1:{port}" in (process / "cmdline").read_text().split("\0"):
+                found.append(process.name)
+    return found
+
+
+def test_a_dispatcher_that_does_not_answer_is_told(tmp_path, xtts):
+    """With the command that would start one; and so for a worker, a wrong address and a port that is taken."""
+    with socket.socket() as taken:
+        taken.bind(("", 0))
+        port = taken.getsockname()[1]  # nobody listens there
+        target = f"grpc://127.0.0.1:{port}"
+        with pytest.raises(ServiceError, match=rf"nobody answers at {target} .*data-dispatcher --port {port}"):
+            connect(target, tmp_path, "a.wav", 8000, print)
+        done = xtts("data-worker", "--dispatcher", target)
+        assert done.returncode == 1
+        assert f"--dispatcher: nobody answers at {target}" in done.stderr
+        taken.listen()
+        done = xtts("data-dispatcher", "--port", port)
+        assert done.returncode == 1
+        assert f"--port {port}: cannot be listened on" in done.stderr
+    done = xtts("data-worker", "--dispatcher", "tcp://here")
+    assert done.returncode == 2
+    assert "'tcp://here' is no address; write grpc://HOST:PORT" in done.stderr
+
+
+def test_workers_that_do_not_fit_are_refused(made, servers, monkeypatch):
+    """One that cannot read the corpus, one of another TensorFlow, and none at all: each in a sentence."""
+    monkeypatch.setattr("xtts.pipeline.service.client.ANSWER", 3.0)
+    target = servers.start("data-dispatcher")
+    folder, recording = Path(made.recipe.run.folder), made.part.corpus.utterances[0].path
+    with pytest.raises(ServiceError, match=r"no worker of .* has answered in 3 s; start one with: .*data-worker"):
+        connect(target, folder, recording, 8000, print)
+    servers.start("data-worker", "--dispatcher", target)
+    monkeypatch.setattr("xtts.pipeline.service.client.ANSWER", 60.0)
+    with pytest.raises(ServiceError, match=r"cannot read .*nowhere.wav .* under the same path"):
+        connect(target, folder, "/nowhere.wav", 8000, print)
+    monkeypatch.setattr(compat, "OFFERED", compat.OFFERED._replace(version="0.1"))
+    with pytest.raises(ServiceError, match=r"has TensorFlow .*, this run 0.1; .*start workers of the same"):
+        connect(target, folder, recording, 8000, print)

@@ -1,0 +1,231 @@
+"""store: features are made once, by whoever comes first; what is missing, damaged or of something else is made anew."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from recordings import date, record, tone
+
+from xtts.corpus.utterances import Utterance
+from xtts.pipeline import feature_store as stores
+from xtts.pipeline.feature_store import Store, StoreError
+
+ROWS = [3, 1, 4, 1, 5, 9, 2]  # of each utterance
+COUNT = len(ROWS)
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch):
+    """Three utterances a chunk: two whole chunks and a third of one."""
+    monkeypatch.setattr(stores, "CHUNK", 3)
+
+
+@pytest.fixture
+def utterances(tmp_path):
+    return [
+        Utterance(f"u{n}", str(record(tmp_path / "wavs" / f"u{n}.wav", tone(500 + n))), "words") for n in range(COUNT)
+    ]
+
+
+class Maker:
+    """Makes rows from an utterance's position; notes what it was asked for."""
+
+    def __init__(self, bad=(), stop=None, factor=1):
+        self.asked, self.bad, self.stop, self.factor = [], dict(bad), stop, factor
+
+    def __call__(self, positions):
+        if self.stop in positions:
+            raise KeyboardInterrupt
+        self.asked += positions
+        return {at: self.bad.get(at, self.rows(at)) for at in positions}
+
+    def rows(self, at):
+        return np.full((ROWS[at], 2), self.factor * (at + 1), np.float16)
+
+
+def opened(folder, utterances, about="mel", rows=None, dtype=np.float16):
+    return Store(folder, utterances, np.array(rows or ROWS), (2,), dtype, about)
+
+
+def filled(folder, utterances, maker=None, **how):
+    maker, store = maker or Maker(), opened(folder, utterances, **how)
+    seen = []
+    made = store.fill(maker, lambda done, total: seen.append((done, total)))
+    assert made == len(maker.asked)
+    assert seen == [(3, COUNT), (6, COUNT), (7, COUNT)]
+    return store, maker
+
+
+def test_filled_once_and_read_by_all(tmp_path, utterances):
+    """Every utterance has its own rows; a second store of the same makes nothing and has the same."""
+    store, maker = filled(tmp_path / "mel", utterances)
+    assert maker.asked == list(range(COUNT))
+    again, second = filled(tmp_path / "mel", utterances)
+    assert second.asked == []
+    for one in (store, again):
+        for at in range(COUNT):
+            np.testing.assert_array_equal(one[at], maker.rows(at))
+    assert not again.unusable
+
+
+def test_rows_are_not_there_before_they_are_filled(tmp_path, utterances):
+    """A store that nobody filled says so."""
+    with pytest.raises(KeyError, match="chunk 1 has not been filled"):
+        opened(tmp_path, utterances)[4]
+
+
+def test_what_was_interrupted_goes_on_where_it_was(tmp_path, utterances):
+    """Chunks that are whole are not made again."""
+    with pytest.raises(KeyboardInterrupt):
+        opened(tmp_path / "mel", utterances).fill(Maker(stop=4), lambda done, total: None)
+    store, maker = filled(tmp_path / "mel", utterances)
+    assert maker.asked == [3, 4, 5, 6]
+    np.testing.assert_array_equal(store[0], maker.rows(0))
+
+
+KILLED = """
+import os, signal, sys
+sys.path[:0] = [{here!r}]
+import numpy as np
+from test_feature_store import Maker, opened, stores
+from xtts.corpus.utterances import Utterance
+stores.CHUNK = 3
+class Killed(Maker):
+    def __call__(self, positions):
+        if 6 in positions:
+            save = np.save
+            def half(file, rows):
+                save(file, rows[: len(rows) // 2])
+                file.flush()
+                os.kill(os.getpid(), signal.SIGKILL)
+            np.save = half
+        return super().__call__(positions)
+utterances = [Utterance(f"u{{n}}", f"{{sys.argv[1]}}/wavs/u{{n}}.wav", "words") for n in range(7)]
+opened(__import__("pathlib").Path(sys.argv[1], "mel"), utterances).fill(Killed(), lambda done, total: None)
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGKILL")
+def test_a_kill_while_a_chunk_is_written_costs_that_chunk(tmp_path, utterances):
+    """What was half written has no name yet; all before it stays."""
+    here = Path(__file__).parent
+    environment = {**os.environ, "PYTHONPATH": str(here.parents[1])}
+    command = [sys.executable, "-c", KILLED.format(here=str(here)), str(tmp_path)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    store, maker = filled(tmp_path / "mel", utterances)
+    assert maker.asked == [6]
+    np.testing.assert_array_equal(store[5], maker.rows(5))
+
+
+@pytest.mark.parametrize("damage", ["cut", "header", "emptied", "record", "no record"])
+def test_a_damaged_chunk_is_made_again(tmp_path, utterances, damage):
+    """Whatever is wrong with it, it is as good as none; the others are not touched."""
+    filled(tmp_path / "mel", utterances)
+    chunk = opened(tmp_path / "mel", utterances)._paths[1]
+    content = chunk.read_bytes()
+    if damage == "cut":
+        chunk.write_bytes(content[:-7])
+    elif damage == "header":
+        chunk.write_bytes(b"\0" * 20 + content[20:])
+    elif damage == "emptied":
+        chunk.write_bytes(b"")
+    elif damage == "record":
+        chunk.with_suffix(".json").write_text("{", encoding="utf-8")
+    else:
+        chunk.with_suffix(".json").unlink()
+    store, maker = filled(tmp_path / "mel", utterances)
+    assert maker.asked == [3, 4, 5]
+    np.testing.assert_array_equal(store[4], maker.rows(4))
+
+
+def test_other_facts_are_other_files(tmp_path, utterances):
+    """Another recording, spec, codec, length or type is made anew, and what was stays for whoever wants it."""
+    folder = tmp_path / "mel"
+    filled(folder, utterances)
+    _, maker = filled(folder, utterances, about="mel, another spec")
+    assert maker.asked == list(range(COUNT))
+    maker = Maker()
+    opened(folder, utterances, rows=[3, 1, 4, 1, 5, 9, 3]).fill(
+        lambda positions: {at: np.zeros((3, 2)) for at in maker(positions)}, lambda done, total: None
+    )
+    assert maker.asked == [6]
+    date(Path(utterances[2].path), 1_000_000_001)
+    _, maker = filled(folder, utterances)
+    assert maker.asked == [0, 1, 2]
+    record(Path(utterances[4].path), tone(100))
+    _, maker = filled(folder, utterances)
+    assert maker.asked == [3, 4, 5]
+    date(Path(utterances[2].path))
+    _, maker = filled(folder, utterances)
+    assert maker.asked == []
+
+
+def test_two_kinds_do_not_meet(tmp_path, utterances):
+    """Stores of different types in one folder have files of their own."""
+    filled(tmp_path, utterances)
+    store, maker = filled(tmp_path, utterances, dtype=np.int16)
+    assert maker.asked == list(range(COUNT))
+    assert store[0].dtype == np.int16
+
+
+def test_the_unusable_are_remembered_with_their_reason(tmp_path, utterances):
+    """They have rows of zeros, are not tried again, and whoever asks is told why."""
+    bad = {1: "it is silent", 6: "شکسته"}
+    store, _ = filled(tmp_path / "mel", utterances, Maker(bad))
+    again, maker = filled(tmp_path / "mel", utterances)
+    assert maker.asked == []
+    assert store.unusable == again.unusable == bad
+    assert not again[1].any()
+    np.testing.assert_array_equal(again[2], maker.rows(2))
+
+
+def test_a_missing_recording_is_no_obstacle(tmp_path, utterances):
+    """A file that is gone has no size to be named by; when it is back its chunk is made again."""
+    path = Path(utterances[0].path)
+    content = path.read_bytes()
+    path.unlink()
+    store, _ = filled(tmp_path / "mel", utterances, Maker({0: "there is no such file"}))
+    assert store.unusable == {0: "there is no such file"}
+    path.write_bytes(content)
+    again, maker = filled(tmp_path / "mel", utterances)
+    assert maker.asked == [0, 1, 2]
+    assert not again.unusable
+
+
+FULL = """
+import resource, sys
+import numpy as np
+from pathlib import Path
+from xtts.pipeline.feature_store import Store, StoreError
+from xtts.corpus.utterances import Utterance
+resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
+store = Store(Path(sys.argv[1]), [Utterance("u", "u.wav", "words")], np.array([100_000]), (), np.float32, "mel")
+try:
+    store.fill(lambda positions: {0: np.ones(100_000)}, lambda done, total: None)
+except StoreError as error:
+    print(error)
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no limit of a file's size")
+def test_a_full_disk_is_a_sentence(tmp_path):
+    """It names the folder and what to do, and leaves nothing half written behind."""
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    command = [sys.executable, "-c", FULL, str(tmp_path / "mel")]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.stdout.startswith(f"{tmp_path / 'mel'}: features cannot be kept there ("), done.stderr
+    assert "None" not in done.stdout
+    assert 'data.features = "live"' in done.stdout
+    assert list((tmp_path / "mel").iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_made_is_a_sentence(tmp_path, utterances):
+    """A file stands where the folder should be."""
+    (tmp_path / "mel").write_text("")
+    with pytest.raises(StoreError, match="features cannot be kept there"):
+        opened(tmp_path / "mel", utterances).fill(Maker(), lambda done, total: None)

@@ -1,0 +1,104 @@
+"""features: what the data device makes is what the host makes, clip by clip, whatever padding is around a clip."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from xtts.audio.mel import CONDITIONING, MelSpec, frames, log_mel
+from xtts.model.codec import Codec
+from xtts.pipeline.features import Features, reference_shape, reference_spec, samples_for
+from xtts.planning.sizes import Codec as Size
+from xtts.recipe.schema import Audio
+
+AUDIO = Audio(n_mels=24)
+SPEC = MelSpec.of(AUDIO)
+STATS = np.linspace(1, 3, AUDIO.n_mels).astype(np.float32)
+LENGTHS = np.array([5000, 8191, 0, 2049, 700], np.int32)  # samples; the third row is blank
+SAMPLES = samples_for(32, SPEC)
+
+
+@pytest.fixture(scope="module")
+def waves():
+    """Speech-like noise, loud and quiet, and something behind each clip's end that must not be heard."""
+    random = np.random.default_rng(0)
+    waves = np.cumsum(random.standard_normal((len(LENGTHS), SAMPLES)), axis=1) * 0.01
+    waves = np.clip(waves * np.array([[1.0], [0.1], [1.0], [0.5], [0.01]]), -1, 1)
+    return np.where(np.arange(SAMPLES) < LENGTHS[:, None], waves, 0).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def codec():
+    codec = Codec(Size(hidden=8, code_width=8, codes=32, blocks=1), AUDIO.n_mels, np.random.default_rng(1))
+    codec.begin(tf.constant(np.random.default_rng(2).standard_normal((4, 32, AUDIO.n_mels)), tf.float32))
+    return codec
+
+
+@pytest.fixture(scope="module")
+def features(codec):
+    return Features(AUDIO, "/CPU:0", STATS, codec)
+
+
+@pytest.mark.parametrize("kind", ["mel", "reference_mel"])
+def test_mels_are_the_hosts(features, waves, kind):
+    """Clip by clip within 1e-3, and 0 behind its end; a row without sound is 0 altogether."""
+    spec = SPEC if kind == "mel" else reference_spec(AUDIO)
+    found = getattr(features, kind)(waves, LENGTHS).numpy()
+    assert found.shape == (len(LENGTHS), 32, AUDIO.n_mels)
+    for row, length in enumerate(LENGTHS):
+        wanted = log_mel(waves[row, :length], spec, STATS) if length else np.zeros((0, AUDIO.n_mels), np.float32)
+        np.testing.assert_allclose(found[row, : len(wanted)], wanted, atol=1e-3)
+        assert not found[row, len(wanted) :].any()
+
+
+def test_codes_are_the_codecs_of_the_unpadded_mel(features, codec, waves):
+    """Every clip has the codes it would have alone, and without padding."""
+    found = features.codes(waves, LENGTHS).numpy()
+    assert found.dtype == np.int32
+    assert found.shape == (len(LENGTHS), 8)
+    for row, length in enumerate(LENGTHS):
+        if length:
+            wanted = codec.encode(tf.constant(log_mel(waves[row, :length], SPEC, STATS))[None])[0].numpy()
+            np.testing.assert_array_equal(found[row, : len(wanted)], wanted)
+
+
+def test_one_trace_a_shape(codec, waves):
+    """Other sounds and lengths are no new trace; another number of rows or samples is one."""
+    features = Features(AUDIO, "/CPU:0", STATS, codec)
+    for given, lengths in [(waves, LENGTHS), (waves / 2, LENGTHS // 2), (waves[:3], LENGTHS[:3]), (waves, LENGTHS)]:
+        features.mel(given, lengths)
+        features.codes(given, lengths)
+    assert {function.name: function.traces for function in features.functions} == {
+        "mel": 2,
+        "reference_mel": 0,
+        "codes": 2,
+    }
+
+
+def test_codes_need_a_codec(waves):
+    """Features without a codec make mels, and say what codes would need."""
+    features = Features(AUDIO, "/CPU:0", STATS)
+    assert features.mel(waves, LENGTHS).shape[0] == len(LENGTHS)
+    with pytest.raises(ValueError, match="codes are made by a codec"):
+        features.codes(waves, LENGTHS)
+
+
+def test_a_reference_is_heard_through_twice_the_transform():
+    """With XTTS's settings the reference's mel is the published conditioning mel."""
+    assert reference_spec(Audio()) == CONDITIONING
+    samples, count = reference_shape(Audio(), 6.0, 2000)
+    assert count == frames(samples, CONDITIONING) == frames(6 * 22050, CONDITIONING)
+
+
+def test_a_reference_is_no_longer_than_the_shapes_recordings():
+    """A short shape, which has more rows, hears less of a voice."""
+    assert reference_shape(Audio(), 6.0, 200)[1] == 200
+
+
+@pytest.mark.parametrize("n_fft", [1024, 1023])
+def test_samples_for_frames_is_the_longest_wave(n_fft):
+    """One sample more would be one frame more."""
+    spec = MelSpec(n_fft=n_fft, win_length=n_fft)
+    for count in (1, 2, 128):
+        samples = samples_for(count, spec)
+        assert frames(samples, spec) == count
+        assert frames(samples + 1, spec) == count + 1

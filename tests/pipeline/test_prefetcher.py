@@ -1,0 +1,440 @@
+"""feed: everything in the plan's order and nothing else, whatever the speed; errors with names; no thread is left."""
+
+import threading
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from xtts import XttsError
+from xtts.pipeline.buffer import Reserve
+from xtts.pipeline.prefetcher import Feed, FeedError, Maker, Spell, overlap
+from xtts.pipeline.sources import Rows
+from xtts.planning.batch_order import Order
+from xtts.planning.shapes import Shape
+
+SIZE = Shape(text_length=1, mel_frames=4, joint_length=41, batch_size=3)
+
+
+def order(utterances=23, batch_sizes=(2, 3), seed=1, workers=1):
+    """Two shapes, in turn."""
+    return Order((np.arange(utterances) % len(batch_sizes)).astype(np.int16), batch_sizes, seed, workers)
+
+
+class Numbers:
+    """A source whose batches are the numbers of their utterances; what it does besides is up to a test."""
+
+    def __init__(self, before_read=None, before_finish=None, lost=lambda number: ()):
+        self._before_read, self._before_finish, self._lost = before_read, before_finish, lost
+        self.read_numbers, self._lock = [], threading.Lock()
+
+    def read(self, batches, number):
+        with self._lock:
+            self.read_numbers.append(number)
+        if self._before_read:
+            self._before_read(number)
+        places = [int(place) for batch in batches for place in batch.utterances]
+        counts = np.array([len(places), sum(places)], np.float64)
+        return Rows(batches[0].shape, SIZE, {"places": places}, counts, len(places), tuple(self._lost(number)))
+
+    def finish(self, rows):
+        if self._before_finish:
+            self._before_finish(rows)
+        return rows.arrays
+
+    def name(self, position):
+        return f"utterance-{position}"
+
+
+def planned(plan, start, stop, accumulated=1):
+    """What each step should be: its shapes and, batch by batch, its utterances."""
+    replicas = [plan.run(start * accumulated, worker) for worker in range(plan.workers)]
+    batches = zip(*replicas)
+    for step in range(start, stop):
+        some = [next(batches) for _ in range(accumulated)]
+        yield (
+            step,
+            tuple(one[0].shape for one in some),
+            [[int(place) for batch in one for place in batch.utterances] for one in some],
+        )
+
+
+def handed_out(feed):
+    return [(work.step, work.shapes, [batch["places"] for batch in work.batches]) for work in feed]
+
+
+def threads():
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("xtts-")]
+
+
+@pytest.fixture(autouse=True)
+def no_thread_is_left():
+    """Whatever a test does, its feeds have ended when it has."""
+    yield
+    assert threads() == []
+
+
+# Order
+
+
+@given(
+    readers=st.integers(1, 5),
+    buffer_size=st.integers(1, 9),
+    accumulated=st.integers(1, 3),
+    workers=st.integers(1, 2),
+    start=st.integers(0, 30),
+    steps=st.integers(0, 12),
+    jitter=st.integers(0, 3),
+)
+def test_the_order_is_the_plans(readers, buffer_size, accumulated, workers, start, steps, jitter):
+    """Whatever the readers, the buffer and their speed: each step has the batches the plan says, and no others."""
+    plan = order(workers=workers)
+    source = Numbers(before_read=lambda number: time.sleep(0.001 * (number * 7 % (jitter + 1))))
+    with Feed(plan, source, start, start + steps, accumulated, buffer_size, readers) as feed:
+        found = handed_out(feed)
+    assert found == list(planned(plan, start, start + steps, accumulated))
+    numbers = range(start * accumulated, (start + steps) * accumulated)
+    assert sorted(source.read_numbers) == list(numbers)  # and nothing was read in vain
+
+
+def test_an_epoch_loses_and_repeats_nothing():
+    """Two epochs, of which the first ends in the middle of a step's batches: every utterance twice."""
+    plan = order(20)
+    assert plan.batches_per_epoch == 9
+    with Feed(plan, Numbers(), 0, 9, accumulated=2, workers=3) as feed:
+        places = [place for _, _, batches in handed_out(feed) for batch in batches for place in batch]
+    assert sorted(places[:20]) == sorted(places[20:]) == list(range(20))
+
+
+def test_going_on_is_an_integer():
+    """A feed that starts at a step hands out what one from the beginning would."""
+    plan = order()
+    with Feed(plan, Numbers(), 0, 40) as whole, Feed(plan, Numbers(), 17, 40, workers=2) as rest:
+        assert handed_out(whole)[17:] == handed_out(rest)
+
+
+def test_totals_are_those_of_all_batches():
+    """A step's totals add up over the batches and replicas that share it, and are at least 1 to be divided by."""
+    plan = order(workers=2)
+    with Feed(plan, Numbers(), 0, 9, accumulated=3) as feed:
+        for work in feed:
+            places = [place for batch in work.batches for place in batch["places"]]
+            assert work.totals.dtype == np.float32
+            assert work.totals.tolist() == [max(1, len(places)), max(1, sum(places))]
+            assert work.frames == len(places)
+
+
+# Several data devices
+
+
+@given(
+    devices=st.integers(2, 4),
+    buffer_size=st.integers(1, 9),
+    accumulated=st.integers(1, 3),
+    seconds=st.lists(st.sampled_from([None, 0.0, 0.001, 0.1]), min_size=4, max_size=4),
+    steps=st.integers(0, 12),
+    jitter=st.integers(0, 3),
+)
+def test_the_order_is_the_plans_whoever_makes_a_batch(devices, buffer_size, accumulated, seconds, steps, jitter):
+    """Whatever was measured of the devices, and however they differ from it: each step has the batches it should."""
+    plan, source = order(), Numbers()
+
+    def maker(device):
+        def finish(rows):
+            time.sleep(0.0005 * ((device + rows.frames) % (jitter + 1)))
+            return source.finish(rows)
+
+        return Maker(f"device {device}", finish, seconds[device])
+
+    makers = [maker(device) for device in range(devices)]
+    with Feed(plan, source, 5, 5 + steps, accumulated, buffer_size, 2, makers=makers) as feed:
+        assert handed_out(feed) == list(planned(plan, 5, 5 + steps, accumulated))
+    assert sum(one["batches"] for one in feed.division.shares()) == steps * accumulated
+
+
+def test_a_slow_device_gets_less_work_and_holds_up_none():
+    """One that sleeps makes some batches, fewer than the other, and while it does the other goes on past it."""
+    source, passed, now = Numbers(), [], {"slow": None}
+    done = []
+
+    def slow(rows):
+        now["slow"] = len(done)
+        time.sleep(0.02)
+        passed.append(len(done) - now["slow"])
+        return source.finish(rows)
+
+    def fast(rows):
+        time.sleep(0.002)
+        done.append(rows)
+        return source.finish(rows)
+
+    makers = [Maker("slow", slow, 0.02), Maker("fast", fast, 0.002)]
+    with Feed(order(), source, 0, 120, buffer_size=40, workers=2, makers=makers) as feed:
+        assert [step for step, _, _ in handed_out(feed)] == list(range(120))
+    shares = {one["device"]: one for one in feed.division.shares()}
+    assert 0 < shares["slow"]["batches"] < shares["fast"]["batches"]
+    assert shares["slow"]["batches_per_second"] < shares["fast"]["batches_per_second"]
+    assert max(passed) > 1
+
+
+def test_what_one_device_fails_at_is_raised_in_its_place():
+    """All that comes before it is handed out, whoever makes it; nothing is left running."""
+    source, tried = Numbers(), threading.Event()
+
+    def succeed(rows):
+        tried.wait(10)  # or it might make all there is before the other has begun
+        return source.finish(rows)
+
+    def fail(rows):
+        tried.set()
+        raise MemoryError("the second device is full")
+
+    makers = [Maker("good", succeed), Maker("bad", fail)]
+    steps = []
+    with Feed(order(), source, 0, 50, makers=makers) as feed, pytest.raises(MemoryError, match="second device"):
+        steps.extend(work.step for work in feed)
+    assert steps == list(range(len(steps)))
+
+
+# Buffer
+
+
+def test_a_buffer_that_may_follows_the_run():
+    """It grows when the model had to wait although the buffer was full before, is told once, and changes no batch."""
+    plan, told, gate = order(), [], threading.Event()
+    source = Numbers(before_finish=lambda rows: gate.wait(10))
+    with Feed(plan, source, 0, 30, buffer_size=Reserve(4, 4, 6), workers=2, told=told.append) as feed:
+        gate.set()
+        found = []
+        for work in feed:
+            found.append((work.step, work.shapes, [batch["places"] for batch in work.batches]))
+            if work.step == 9:
+                while feed.depth < feed.capacity:
+                    time.sleep(0.001)
+                gate.clear()
+            elif work.step == 13:  # the buffer is empty now, and the next step will have to be waited for
+                threading.Timer(0.05, gate.set).start()
+        assert feed.capacity == 6
+    assert found == list(planned(plan, 0, 30))
+    assert len(told) == 1
+    assert told[0].startswith("the buffer grows from 4 to 6 batches: the model waited 0.0")
+
+
+def test_a_slow_consumer_does_not_let_the_buffer_grow():
+    """Never more is ready than the buffer holds, and never more is finished than that and one in hand."""
+    done = []
+    source = Numbers(before_finish=done.append)
+    with Feed(order(), source, 0, 30, buffer_size=4, workers=2) as feed:
+        assert feed.capacity == 4
+        for taken, _ in enumerate(feed, 1):
+            assert feed.depth <= 4
+            assert len(done) <= taken + 4 + 1
+            time.sleep(0.002)
+    assert len(done) == 30
+
+
+def test_a_buffer_counts_batches():
+    """With several batches a step it holds as many steps fewer, and at least one."""
+    with Feed(order(), Numbers(), 0, 3, accumulated=4, buffer_size=50) as feed:
+        assert feed.capacity == 12
+    with Feed(order(), Numbers(), 0, 3, accumulated=4, buffer_size=2) as feed:
+        assert feed.capacity == 1
+
+
+def test_filling_waits_until_the_buffer_is_half_full():
+    """The model starts with a supply, and people see it grow: here one batch is finished for each time they look."""
+    seen, gate = [], threading.Semaphore(0)
+
+    def look(done, total):
+        seen.append((done, total))
+        gate.release()
+
+    with Feed(order(), Numbers(before_finish=lambda rows: gate.acquire()), 0, 20, buffer_size=10) as feed:
+        feed.fill(0.0, look)
+        assert feed.depth >= 5
+        for _ in range(20):
+            gate.release()
+    assert seen[0] == (0, 5)
+    assert {total for _, total in seen} == {5}
+
+
+@pytest.mark.parametrize("steps", [99, 2], ids=["a long run", "a run that fits in the buffer"])
+def test_filling_waits_at_least_as_long_as_asked(steps):
+    """Also when everything was ready at once."""
+    began = time.monotonic()
+    with Feed(order(), Numbers(), 0, steps, buffer_size=8) as feed:
+        feed.fill(0.3)
+        assert time.monotonic() - began >= 0.3
+        assert feed.depth >= min(steps, 4)
+
+
+def test_filling_ends_when_there_is_no_more():
+    """A run of fewer steps than half a buffer is ready when all of it is there; one that fails is not waited for."""
+    with Feed(order(), Numbers(), 0, 2, buffer_size=50) as feed:
+        feed.fill(0.0)
+        assert feed.depth == 2
+
+    def fail(number):
+        raise OSError("gone")
+
+    with Feed(order(), Numbers(before_read=fail), 0, 99) as feed:
+        feed.fill(0.0)
+        with pytest.raises(FeedError):
+            next(iter(feed))
+
+
+def test_the_data_device_works_while_the_model_does():
+    """While the consumer is at work on a step another batch is finished; every batch has its spell, in order."""
+    allowed = threading.Semaphore(2)  # batches; those of step 0
+    source = Numbers(before_finish=lambda rows: allowed.acquire(timeout=10))
+    with Feed(order(), source, 0, 20, accumulated=2, buffer_size=4) as feed:
+        for work in feed:
+            for _ in range(2):
+                allowed.release()
+            until = time.monotonic() + 10
+            while len(feed.spells) < min(40, 2 * (work.step + 2)):
+                assert time.monotonic() < until
+                time.sleep(0.001)
+        spells = list(feed.spells)
+    assert len(spells) == 2 * 20
+    times = [time for spell in spells for time in (spell.start, spell.stop)]
+    assert times == sorted(times)
+
+
+SPELLS = st.lists(
+    st.integers(0, 30), unique=True
+).map(  # in order, and apart
+    lambda times: [Spell(*pair) for pair in zip(sorted(times)[::2], sorted(times)[1::2])]
+)
+
+
+@given(ones=SPELLS, others=SPELLS)
+def test_overlap_is_the_share_of_time_in_which_both_work(ones, others):
+    """Second by second; nothing is known of a device that never worked."""
+    mine, theirs = ({at for one in spells for at in range(one.start, one.stop)} for spells in (ones, others))
+    assert overlap(ones, others) == (pytest.approx(len(mine & theirs) / len(mine)) if mine else None)
+
+
+def test_waiting_is_measured():
+    """The seconds are those for which the step handed out last was waited for."""
+    with Feed(order(), Numbers(before_finish=lambda rows: time.sleep(0.01)), 0, 5, buffer_size=1) as feed:
+        steps = iter(feed)
+        for _ in range(5):
+            began = time.monotonic()
+            next(steps)
+            assert 0 <= feed.waited <= time.monotonic() - began
+
+
+def test_readers_read_at_the_same_time():
+    """As many batches are being read at once as there are readers: each waits for the others to have begun."""
+    together = threading.Barrier(3, timeout=10)
+
+    def meet(number):
+        if number < 3:
+            together.wait()
+
+    with Feed(order(), Numbers(before_read=meet), 0, 6, workers=3) as feed:
+        assert len(handed_out(feed)) == 6
+
+
+# What goes wrong
+
+
+def test_a_readers_exception_names_the_utterances():
+    """It reaches whoever takes the batch, after all that were good, with ids and not only numbers."""
+    plan = order()
+
+    def fail(number):
+        if number == 4:
+            raise ValueError("no such thing")
+
+    with Feed(plan, Numbers(before_read=fail), 0, 20, workers=3) as feed:
+        steps = iter(feed)
+        taken = [next(steps).step for _ in range(4)]
+        with pytest.raises(FeedError) as caught:
+            next(steps)
+    assert taken == [0, 1, 2, 3]
+    ((_, _, (batch,)),) = planned(plan, 4, 5)
+    message = str(caught.value)
+    assert message.startswith("batch 4, of the utterances ")
+    assert all(f"utterance-{place}" in message for place in batch)
+    assert message.endswith("cannot be read: ValueError: no such thing")
+    assert isinstance(caught.value.__cause__, ValueError)
+
+
+def test_a_sentence_for_the_user_stays_what_it_is():
+    """An error that is already a sentence is not wrapped in another."""
+
+    def fail(number):
+        raise XttsError("the disk is gone; put it back")
+
+    with Feed(order(), Numbers(before_read=fail), 0, 9) as feed, pytest.raises(XttsError) as caught:
+        next(iter(feed))
+    assert str(caught.value) == "the disk is gone; put it back"
+
+
+def test_the_data_devices_exception_reaches_the_consumer():
+    """What fails while features are made is raised where the batch is taken, as it is."""
+
+    def fail(rows):
+        raise MemoryError("the data device is full")
+
+    with pytest.raises(MemoryError, match="data device"), Feed(order(), Numbers(before_finish=fail), 0, 9) as feed:
+        next(iter(feed))
+
+
+def test_an_utterance_that_turns_bad_is_told_once():
+    """However often it comes again."""
+    told = []
+    source = Numbers(lost=lambda number: [("utterance-3", "it breaks off")] if number % 4 == 0 else [])
+    with Feed(order(), source, 0, 30, lost=lambda *one: told.append(one)) as feed:
+        assert len(handed_out(feed)) == 30
+    assert told == [("utterance-3", "it breaks off")]
+
+
+def test_too_many_bad_ones_stop_the_run():
+    """More than a tenth of all utterances, and there is a sentence with how many, of how many, and the last reason."""
+    told = []
+    source = Numbers(lost=lambda number: [(f"utterance-{number}", f"reason {number}")])
+    with Feed(order(), source, 0, 30, lost=lambda *one: told.append(one)) as feed, pytest.raises(FeedError) as caught:
+        handed_out(feed)
+    assert len(told) == 3  # of 23
+    assert str(caught.value).startswith("3 of 23 utterances can no longer be read, the last one for this: reason 2.")
+
+
+def test_one_bad_one_of_a_few_does_not_stop_the_run():
+    """In a corpus of five a single one is more than a tenth, and yet no reason to stop."""
+    source = Numbers(lost=lambda number: [("utterance-0", "gone")])
+    with Feed(order(5), source, 0, 30) as feed:
+        assert len(handed_out(feed)) == 30
+
+
+@pytest.mark.parametrize("way", ["break", "exception", "at once", "full", "slow reader"])
+def test_leaving_early_leaves_no_thread(way):
+    """Whenever it is left, every thread ends, and what was not begun is not read."""
+    started = threading.Event()
+
+    def slowly(number):
+        started.set()
+        time.sleep(0.05)
+
+    source = Numbers(before_read=slowly if way == "slow reader" else None)
+    try:
+        with Feed(order(), source, 0, 10_000, buffer_size=3, workers=2) as feed:
+            assert "xtts-producer" in threads()
+            if way == "slow reader":
+                assert started.wait(10)
+            elif way == "full":
+                feed.fill(0.05)
+            elif way != "at once":
+                for work in feed:
+                    if work.step == 5:
+                        if way == "exception":
+                            raise ZeroDivisionError
+                        break
+    except ZeroDivisionError:
+        assert way == "exception"
+    assert threads() == []
+    assert len(source.read_numbers) < 30

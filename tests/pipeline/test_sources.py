@@ -1,0 +1,467 @@
+"""batches: what a step is made from, live or cached, is a function of (seed, number); what cannot be read is blank."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import attrs
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given
+from hypothesis import strategies as st
+from recordings import cut, record, tone
+from small import SMALL, use_small
+
+from xtts.audio.mel import MelSpec, log_mel
+from xtts.model.codec import Codec as CodecModel
+from xtts.pipeline.features import Features, reference_shape
+from xtts.pipeline.sources import CodecSource, Filling, GptSource, GptStores, Recordings, try_shapes
+from xtts.planning import dataset, plan
+from xtts.planning.batch_order import CUTS, Batch, Order, words
+from xtts.planning.shapes import codec_shape
+from xtts.planning.sizes import FRAMES_PER_CODE
+from xtts.recipe.schema import Audio, Codec, Data, Recipe, Run, Train
+from xtts.training.stages import CodecStage, GptStage
+
+AUDIO = Audio(sample_rate=8000, n_fft=512, win_length=512, hop_length=128, n_mels=20, fmax=4000.0)
+SPEC = MelSpec.of(AUDIO)
+SEED = 5
+SPEAKERS = ["ann"] * 6 + ["bob"] * 5 + ["solo"] + [""] * 2
+STATS = np.full(AUDIO.n_mels, 2.0, np.float32)
+EDGE = SPEC.reach // SPEC.hop_length + 1  # frames whose windows reach over a cut's end
+NEAR = 0.02  # cached mels are kept in 16 bits
+
+
+class Made(NamedTuple):
+    """A corpus, measured and planned, and what makes features of it."""
+
+    recipe: Recipe
+    dataset: dataset.Material
+    plan: plan.Plan
+    features: Features
+    model: CodecModel
+
+    @property
+    def part(self):
+        return self.material.train
+
+    def filling(self):
+        return Filling(self.recipe, self.part, self.plan.layout, self.features)
+
+    def codec(self, cached=False, is_random=True, recipe=None, share=None):
+        store = self.filling().mels("", lambda done, total: None) if cached else None
+        return CodecSource(recipe or self.recipe, self.part, self.features, store, is_random, share)
+
+    def gpt(self, cached=False, is_random=True, recipe=None, is_free=False, share=None):
+        stores = None
+        if cached:
+            codes, references = (getattr(self.filling(), kind)("", lambda *_: None) for kind in ("codes", "references"))
+            stores = GptStores(codes, references)
+        shapes = self.plan.layout.shapes
+        features = Features(AUDIO, "/CPU:0", STATS, self.model, is_free=True) if is_free else self.features
+        dataset = (self.part, self.material.tokenizer)
+        return GptSource(recipe or self.recipe, *dataset, shapes, features, stores, is_random, is_free, share)
+
+    def codec_order(self, workers=1):
+        every = np.zeros(len(self.part.lengths), np.int16)
+        return Order(every, (self.recipe.codec.batch_size,), self.recipe.run.seed, workers)
+
+    def position(self, id):
+        return [one.id for one in self.part.corpus.utterances].index(id)
+
+
+def speech(number):
+    """Between a quarter and 1.3 seconds of a gliding tone with noise, other ones for each recording."""
+    random = np.random.default_rng(number)
+    samples = 2000 + 650 * number
+    glide = np.cumsum(np.linspace(0.05, 0.9, samples) * random.uniform(0.3, 1))
+    return (0.3 * np.sin(glide) + 0.02 * random.standard_normal(samples)).astype(np.float32)
+
+
+def make(folder):
+    lines = []
+    for number, speaker in enumerate(SPEAKERS):
+        record(folder / "wavs" / f"u{number:02d}.wav", speech(number), AUDIO.sample_rate)
+        said = "the words that are said here"[: 4 + 2 * number]
+        lines.append(f"u{number:02d}|{said}|{said}|{speaker}|en\n")
+    (folder / "metadata.csv").write_text("".join(lines), encoding="utf-8")
+    recipe = Recipe(
+        run=Run(folder=str(folder / "runs"), seed=SEED),
+        data=Data(train=str(folder), validation_share=0.0, reference_seconds=0.5, shape_count=2),
+        audio=AUDIO,
+        codec=Codec(segment_frames=32, batch_size=4),
+        train=Train(batch_size=3),
+    )
+    found = dataset.gather(recipe, lambda line: None)
+    lengths = found.train.lengths
+    planned = plan.plan(recipe, lengths.text, lengths.frames, found.tokenizer.size)
+    codec = CodecModel(SMALL.codec, AUDIO.n_mels, np.random.default_rng(0))
+    some = np.stack([log_mel(speech(number), SPEC, STATS)[:16] for number in range(8)])
+    codec.begin(tf.constant(some))
+    return Made(recipe, found, planned, Features(AUDIO, "/CPU:0", STATS, codec), codec)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        use_small(patch)
+        yield make(tmp_path_factory.mktemp("corpus"))
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    """A corpus that a test may damage."""
+    use_small(monkeypatch)
+    return make(tmp_path)
+
+
+def batch(*positions, shape=0, rows=4):
+    return Batch(shape, np.array(positions, np.int64), rows)
+
+
+def finished(source, batches, number):
+    rows = source.read(batches, number)
+    return rows, {name: np.asarray(array) for name, array in source.finish(rows).items()}
+
+
+def draw(number, row, rows):
+    """The random number by which the voice of a row is chosen."""
+    return int(words(SEED, number, CUTS, 2 * rows)[row])
+
+
+def assert_near(ours, theirs):
+    """Two cuts of one mel, of which one was mirrored at the ends where the other heard on."""
+    np.testing.assert_allclose(ours[EDGE:-EDGE], theirs[EDGE:-EDGE], atol=NEAR)
+
+
+# Live and cached
+
+
+@pytest.mark.parametrize("is_random", [True, False], ids=["training", "validation"])
+def test_the_codecs_batches_are_the_same_live_and_cached(made, is_random):
+    """The same cuts of the same recordings, of the same lengths, nearly equal; blank rows are 0 in both."""
+    live, cached = made.codec(is_random=is_random), made.codec(cached=True, is_random=is_random)
+    starts = set()
+    for number, one in enumerate(made.codec_order().batches(0)):
+        rows, arrays = finished(live, [one], number)
+        kept, stored = finished(cached, [one], number)
+        assert arrays["mel"].shape == stored["mel"].shape == (4, 32, AUDIO.n_mels)
+        np.testing.assert_array_equal(arrays["lengths"], stored["lengths"])
+        np.testing.assert_array_equal(rows.counts, kept.counts)
+        assert rows.frames == kept.frames == arrays["lengths"].sum()
+        for row in range(4):
+            length = arrays["lengths"][row]
+            assert_near(arrays["mel"][row, :length], stored["mel"][row, :length])
+            assert not arrays["mel"][row, length:].any()
+            assert not stored["mel"][row, length:].any()
+        starts.update(rows.arrays["waves"][: len(one.utterances), 0].tolist())
+    assert len(starts) == len(SPEAKERS)
+
+
+@pytest.mark.parametrize("is_random", [True, False], ids=["training", "validation"])
+def test_the_gpts_batches_are_the_same_live_and_cached(made, is_random):
+    """Text, lengths and codes are equal, references nearly; every utterance is there once."""
+    live, cached = made.gpt(is_random=is_random), made.gpt(cached=True, is_random=is_random)
+    seen = []
+    for number, one in enumerate(made.plan.order.batches(0)):
+        shape = made.plan.layout.shapes[one.shape]
+        count = reference_shape(AUDIO, 0.5, shape.mel_frames)[1]
+        rows, arrays = finished(live, [one], number)
+        kept, stored = finished(cached, [one], number)
+        assert arrays.keys() == stored.keys()
+        assert rows.shape == kept.shape == one.shape
+        for name in ("text", "text_lengths", "code_lengths"):
+            np.testing.assert_array_equal(arrays[name], stored[name])
+        assert arrays["text"].shape == (shape.batch_size, shape.text_length)
+        assert arrays["reference"].shape == stored["reference"].shape == (shape.batch_size, count, AUDIO.n_mels)
+        np.testing.assert_array_equal(rows.counts, kept.counts)
+        assert rows.frames == kept.frames == made.part.lengths.frames[one.utterances].sum()
+        for row, position in enumerate(one.utterances):
+            codes = arrays["code_lengths"][row]
+            assert codes == -(-made.part.lengths.frames[position] // FRAMES_PER_CODE)
+            np.testing.assert_array_equal(arrays["codes"][row, :codes], stored["codes"][row, :codes])
+            said = made.part.corpus.utterances[position]
+            ids = made.material.tokenizer.encode(said.text, said.language)
+            assert arrays["text"][row, : arrays["text_lengths"][row]].tolist() == ids
+            voice = live._voice(int(position), draw(number, row, one.rows) if is_random else 0)
+            heard = min(count, made.part.lengths.frames[voice])  # what is repeated after that is not on whole frames
+            assert_near(arrays["reference"][row, :heard], stored["reference"][row, :heard])
+            seen.append(int(position))
+    assert sorted(seen) == list(range(len(SPEAKERS)))
+
+
+@pytest.mark.parametrize("cached", [False, True], ids=["live", "cached"])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_batches_of_free_lengths_are_as_long_as_their_longest_member(made, cached, workers):
+    """An epoch has every utterance once, in rows of which at most one is blank to give each replica as many.
+
+    What is said is that of the same batch in its static shape, and features are traced once.
+    """
+    source, static = made.gpt(cached, is_free=True), made.gpt(cached)
+    order = attrs.evolve(made.plan.order, workers=workers)
+    try_shapes(source, order, is_free=True)
+    lengths, seen = made.part.lengths, []
+    for number, batches in enumerate(zip(*(order.batches(0, worker=worker) for worker in range(workers)))):
+        members = np.concatenate([one.utterances for one in batches])
+        seen.extend(members.tolist())
+        rows, arrays = finished(source, batches, number)
+        count = -(-len(members) // workers)
+        longest = int(lengths.text[members].max()), int(-(-lengths.frames[members].max() // FRAMES_PER_CODE))
+        assert arrays["text"].shape == (workers * count, longest[0])
+        assert arrays["codes"].shape == (workers * count, longest[1])
+        assert (rows.size.text_length, rows.size.mel_frames, rows.size.batch_size) == (
+            longest[0],
+            4 * longest[1],
+            count,
+        )
+        heard = reference_shape(AUDIO, 0.5, rows.size.mel_frames)[1]
+        assert arrays["reference"].shape == (workers * count, heard, AUDIO.n_mels)
+        padded, wanted = finished(static, batches, number)
+        assert rows.frames == padded.frames == lengths.frames[members].sum()
+        np.testing.assert_array_equal(rows.counts, padded.counts)
+        spoken, real = arrays["code_lengths"] > 0, wanted["code_lengths"] > 0
+        assert (~spoken).sum() < workers
+        for name, most in (("text", longest[0]), ("text_lengths", None), ("code_lengths", None)):
+            np.testing.assert_array_equal(
+                arrays[name][spoken], wanted[name][real][:, :most] if most else wanted[name][real]
+            )
+        for row, (own, other) in enumerate(zip(arrays["codes"][spoken], wanted["codes"][real])):
+            codes = arrays["code_lengths"][spoken][row]
+            np.testing.assert_array_equal(own[:codes], other[:codes])
+    assert sorted(seen) == list(range(len(SPEAKERS)))
+    assert all(function.traces <= 1 for function in source._features.functions)
+
+
+def test_stored_features_are_made_once(made):
+    """A second filling finds every chunk there."""
+    made.gpt(cached=True)
+    before = [function.calls for function in made.features.functions]
+    made.gpt(cached=True)
+    assert [function.calls for function in made.features.functions] == before
+
+
+def test_no_blank_row_is_made_to_be_stored_where_lengths_are_free(made, monkeypatch):
+    """It would cost as much as any other. What is stored is what static shapes store."""
+    free, rows = Features(AUDIO, "/CPU:0", STATS, made.model, is_free=True), []
+    whole = free.mel
+    monkeypatch.setattr(free, "mel", lambda waves, lengths: rows.append(len(waves)) or whole(waves, lengths))
+    stored = Filling(made.recipe, made.part, made.plan.layout, free).mels("free", lambda done, total: None)
+    static = made.filling().mels("static", lambda done, total: None)
+    layout = made.plan.layout
+    assert any(count % shape.batch_size for count, shape in zip(layout.counts, layout.shapes))
+    assert sum(rows) == len(SPEAKERS)
+    for position in range(len(SPEAKERS)):
+        np.testing.assert_allclose(stored[position], static[position], atol=NEAR)
+
+
+@pytest.mark.parametrize("cached", [False, True], ids=["live", "cached"])
+def test_counts_are_what_the_losses_are_means_of(made, cached):
+    """What the host counts of a batch is what the model counts, blank rows among them."""
+    gpt = GptStage(made.recipe, made.material.tokenizer, made.plan.layout.shapes)
+    one = next(iter(made.plan.order.batches(0)))
+    rows, arrays = finished(made.gpt(cached), [one], 0)
+    shape = made.plan.layout.shapes[one.shape]
+    found = gpt.losses({name: tf.constant(array) for name, array in arrays.items()}, shape, tf.constant([0, 0]), False)
+    np.testing.assert_array_equal(found.counts, rows.counts)
+    rows, arrays = finished(made.codec(cached), [batch(1, 13)], 0)
+    codec = CodecStage(made.recipe)
+    batched = {name: tf.constant(array) for name, array in arrays.items()}
+    found = codec.losses(batched, codec_shape(made.recipe.codec), tf.constant([0, 0]), False)
+    np.testing.assert_array_equal(found.counts, rows.counts)
+
+
+# A function of (seed, number)
+
+
+@given(number=st.integers(0, 2**40), position=st.integers(0, len(SPEAKERS) - 1), seed=st.integers(0, 2**31 - 1))
+def test_a_batch_is_a_function_of_seed_and_number(made, number, position, seed):
+    """The same whenever it is asked for, and by whom; a cut is never longer than its recording."""
+    recipe = attrs.evolve(made.recipe, run=attrs.evolve(made.recipe.run, seed=seed))
+    for make_source in (made.codec, made.gpt):
+        first, second = make_source(recipe=recipe), make_source(recipe=recipe)
+        shape = int(made.plan.layout.shape_of[position]) if make_source == made.gpt else 0
+        wanted = [batch(position, shape=shape)]
+        one = first.read(wanted, number)
+        first.read(wanted, number + 1)
+        two, three = first.read(wanted, number), second.read(wanted, number)
+        for name in one.arrays:
+            np.testing.assert_array_equal(one.arrays[name], two.arrays[name])
+            np.testing.assert_array_equal(one.arrays[name], three.arrays[name])
+        assert not one.lost
+
+
+def test_other_numbers_and_seeds_are_other_cuts(made):
+    """Training hears another part of a long recording each time; validation always the same."""
+    other = attrs.evolve(made.recipe, run=attrs.evolve(made.recipe.run, seed=6))
+
+    def cuts(source):
+        return {source.read([batch(13)], number).arrays["waves"][0].tobytes() for number in range(8)}
+
+    assert len(cuts(made.codec())) > 4
+    assert len(cuts(made.codec(is_random=False))) == 1
+    assert cuts(made.codec()) != cuts(made.codec(recipe=other))
+
+
+def test_replicas_lie_one_after_the_other(made):
+    """A step of two replicas has the rows of both, each with its own blanks."""
+    source = made.gpt()
+    shape = int(made.plan.layout.shape_of[0])
+    rows, arrays = finished(source, [batch(0, 1, shape=shape, rows=3), batch(2, shape=shape, rows=3)], 0)
+    assert len(arrays["text"]) == 6
+    assert (arrays["text_lengths"] > 0).tolist() == [True, True, False, True, False, False]
+    assert rows.frames == made.part.lengths.frames[:3].sum()
+
+
+# Voices
+
+
+@pytest.fixture
+def numbered(monkeypatch):
+    """Recordings whose every sample is the number of their utterance, from 1."""
+    monkeypatch.setattr(Recordings, "wave", lambda self, at: np.full(self.lengths.samples[at], at + 1, np.float32))
+
+
+def test_a_voice_is_heard_in_another_recording_of_its_speaker(made, numbered):
+    """Never in what is to be said, where there is another; in time in all of them; a lone one in itself."""
+    source, heard = made.gpt(), {}
+    for number in range(60):
+        for position in range(len(SPEAKERS)):
+            shape = int(made.plan.layout.shape_of[position])
+            arrays = source.read([batch(position, shape=shape)], number).arrays
+            assert arrays["waves"][0, 0] == position + 1
+            heard.setdefault(position, set()).add(int(arrays["reference_waves"][0, 0]) - 1)
+    for position, speaker in enumerate(SPEAKERS):
+        fellows = {at for at, other in enumerate(SPEAKERS) if other == speaker} - {position}
+        assert heard[position] == (fellows if speaker in ("ann", "bob") else {position})
+
+
+@pytest.mark.parametrize("cached", [False, True], ids=["live", "cached"])
+def test_what_is_too_short_to_be_a_reference_is_repeated(made, cached):
+    """A voice of a quarter of a second fills half a second, and is heard until the end."""
+    source = made.gpt(cached)
+    number = next(number for number in range(99) if source._voice(1, draw(number, 0, 4)) == 0)
+    rows, arrays = finished(source, [batch(1, shape=int(made.plan.layout.shape_of[1]))], number)
+    wave = Recordings(made.part, AUDIO.sample_rate).wave(0)
+    if not cached:
+        heard = rows.arrays["reference_waves"][0]
+        np.testing.assert_array_equal(heard, np.resize(wave, len(heard)))
+    mel = log_mel(wave, attrs.evolve(SPEC, n_fft=2 * SPEC.n_fft), STATS)
+    reference = arrays["reference"][0]
+    assert_near(reference[: len(mel)], mel)
+    assert len(mel) < len(reference)
+    assert np.abs(reference).sum(axis=1).min() > 0
+
+
+# What turns bad
+
+
+def spoil(made, id, how):
+    path = Path(made.part.corpus.utterances[made.position(id)].path)
+    if how == "deleted":
+        path.unlink()
+    elif how == "truncated":
+        cut(path, 0.5)
+    else:
+        record(path, tone(4000), AUDIO.sample_rate)
+
+
+@pytest.mark.parametrize(
+    ("how", "why"), [("deleted", "no such file"), ("truncated", "u03.wav"), ("replaced", "another length")]
+)
+def test_an_utterance_that_turns_bad_is_a_blank_row(own, how, why):
+    """It is named with the reason, counts for nothing, and the rows beside it are what they were."""
+    bad = own.position("u03")
+    shape = int(own.plan.layout.shape_of[bad])
+    gpt, codec = own.gpt(), own.codec()
+    solo, unnamed = own.position("u11"), own.position("u12")
+    wanted = {"codec": (codec, [batch(solo, bad, unnamed)]), "gpt": (gpt, [batch(bad, shape=shape)])}
+    before = {name: finished(source, batches, 7) for name, (source, batches) in wanted.items()}
+    spoil(own, "u03", how)
+    for name, (source, batches) in wanted.items():
+        rows, arrays = finished(source, batches, 7)
+        ((id, said),) = rows.lost
+        assert id == "u03"
+        assert why in said
+        row = 1 if name == "codec" else 0
+        lengths = "lengths" if name == "codec" else "code_lengths"
+        assert arrays[lengths][row] == 0
+        kept = [other for other in range(4) if other != row]
+        for key, array in arrays.items():
+            assert not array[row].any() or key == "codes"
+            np.testing.assert_array_equal(array[kept], before[name][1][key][kept])
+        assert (rows.counts < before[name][0].counts).all()
+        assert rows.frames < before[name][0].frames
+    assert (gpt.read([batch(bad, shape=shape)], 7).counts == 0).all()
+
+
+def test_a_voice_that_turns_bad_is_named_and_not_who_wanted_it(own):
+    """One bad recording is one utterance set aside, however many have it for their voice."""
+    source = own.gpt()
+    spoil(own, "u06", "deleted")  # bob's
+    named = set()
+    for number in range(20):
+        for id in ("u07", "u08", "u09", "u10"):
+            position = own.position(id)
+            rows = source.read([batch(position, shape=int(own.plan.layout.shape_of[position]))], number)
+            named.update(lost[0] for lost in rows.lost)
+            assert (rows.counts > 0).all() == (not rows.lost)
+    assert named == {"u06"}
+
+
+def test_what_cannot_be_stored_is_blank_and_named(own):
+    """An utterance that was bad when the store was filled has its reason in every batch it is drawn for."""
+    spoil(own, "u11", "truncated")  # solo
+    position = own.position("u11")
+    codec, gpt = own.codec(cached=True), own.gpt(cached=True)
+    for source, shape in ((codec, 0), (gpt, int(own.plan.layout.shape_of[position]))):
+        rows, arrays = finished(source, [batch(position, shape=shape)], 0)
+        ((id, why),) = rows.lost
+        assert id == "u11"
+        assert "u11.wav" in why
+        assert not any(array.any() for array in arrays.values())
+        assert (rows.counts == 0).all()
+        assert rows.frames == 0
+
+
+# Traces
+
+
+def test_every_shape_is_traced_before_it_is_wanted(made):
+    """After a trial of each shape an epoch of batches, training and validation, traces nothing on the data device."""
+    fresh = made._replace(features=Features(AUDIO, "/CPU:0", STATS, made.model))
+    sources = [(fresh.codec(), fresh.codec_order()), (fresh.gpt(), fresh.plan.order)]
+    for source, order in sources:
+        try_shapes(source, order)
+    traces = [function.traces for function in fresh.features.functions]
+    assert {function.name: function.traces for function in fresh.features.functions}["codes"] == 2
+    for source, order in sources:
+        for number, one in enumerate(order.batches(0)):
+            source.finish(source.read([one], number))
+    assert [function.traces for function in fresh.features.functions] == traces
+
+
+@pytest.mark.parametrize("kind", ["codec", "gpt", "free"])
+def test_what_workers_read_apart_is_what_one_reads_together(made, kind):
+    """Three replicas, dealt to two workers: every row is read by one of them, as it would have been by one for all."""
+
+    def source(share=None):
+        return made.codec(share=share) if kind == "codec" else made.gpt(is_free=kind == "free", share=share)
+
+    order = made.codec_order(3) if kind == "codec" else attrs.evolve(made.plan.order, workers=3)
+    for number, batches in enumerate(zip(*(order.batches(0, worker=worker) for worker in range(3)))):
+        whole = source().read(batches, number)
+        first, second = (source(share).read(batches, number) for share in (range(0, 2), range(2, 3)))
+        for name, array in whole.arrays.items():
+            np.testing.assert_array_equal(np.concatenate([first.arrays[name], second.arrays[name]]), array)
+        np.testing.assert_array_equal(first.counts + second.counts, whole.counts)
+        assert whole.size == first.size == second.size
+        assert whole.frames == first.frames == second.frames
+
+
+def test_what_is_drawn_for_an_utterance_does_not_depend_on_the_replicas(made):
+    """One replica that has the whole of a step cuts the same recordings at the same places as two that share it."""
+    one, two = (attrs.evolve(made.codec_order(workers), batch_sizes=(8 // workers,)) for workers in (1, 2))
+    alone = made.codec().read([next(one.batches(0))], 0)
+    shared = made.codec().read([next(two.batches(0, worker=worker)) for worker in (0, 1)], 0)
+    in_turn = [row // 2 + 4 * (row % 2) for row in range(8)]
+    np.testing.assert_array_equal(shared.arrays["waves"][in_turn], alone.arrays["waves"])

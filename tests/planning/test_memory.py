@@ -1,0 +1,129 @@
+import re
+
+import attrs
+import numpy as np
+import pytest
+
+from xtts.planning import memory
+from xtts.planning.shapes import Shape, batch_sizes, joint_length
+from xtts.planning.sizes import SIZES, parameters
+from xtts.recipe.schema import Devices, Recipe, Run, Train
+
+TOKENS = 100  # of the tokenizer
+
+
+def shapes_of(batch_size, *lengths):
+    joint = np.array([joint_length(text, mel) for text, mel in lengths])
+    rows = batch_sizes(joint, batch_size)
+    return [Shape(text, mel, int(length), int(batch)) for (text, mel), length, batch in zip(lengths, joint, rows)]
+
+
+def budget_of(size, recipe, device="model", shapes=None):
+    shapes = shapes or shapes_of(recipe.train.batch_size, (60, 400), (180, 860))
+    return memory.budgets(recipe, SIZES[size], TOKENS, shapes)[device]
+
+
+def recipe_of(**changes):
+    """A recipe with settings changed, each in its own section."""
+    sections = {"train": Train, "devices": Devices, "run": Run}
+    recipe = Recipe()
+    for key, value in changes.items():
+        section = next(name for name, kind in sections.items() if key in attrs.fields_dict(kind))
+        recipe = attrs.evolve(recipe, **{section: attrs.evolve(getattr(recipe, section), **{key: value})})
+    return recipe
+
+
+def test_weights_gradients_and_optimizer_are_counted_in_floats():
+    """Weights and gradients take four bytes each, AdamW's moments and the running average twelve."""
+    weights = parameters(SIZES["small"], TOKENS)["gpt"].weights
+    budget = budget_of("small", recipe_of())
+    assert (budget.weights, budget.gradients, budget.optimizer) == (4 * weights, 4 * weights, 12 * weights)
+    assert budget.total == 20 * weights + budget.activations + budget.buffer
+
+
+def test_half_precision_halves_activations_and_keeps_a_copy_of_the_weights():
+    """In bfloat16 activations take half the bytes, and the weights are there in both types."""
+    whole, half = budget_of("small", recipe_of()), budget_of("small", recipe_of(precision="bfloat16"))
+    assert half.activations == pytest.approx(whole.activations / 2, abs=1)
+    assert half.weights == whole.weights * 3 // 2
+    assert half.optimizer == whole.optimizer
+
+
+def test_gradients_that_are_added_up_are_held_twice():
+    """Accumulation keeps the sum beside the gradients of the batch."""
+    assert (
+        budget_of("tiny", recipe_of(gradient_accumulation_steps=4)).gradients
+        == 2 * budget_of("tiny", recipe_of()).gradients
+    )
+
+
+def test_activations_are_level_across_shapes_of_as_many_tokens():
+    """Short shapes with more rows need about as many bytes as the longest with fewer."""
+    shapes = shapes_of(16, (40, 230), (80, 450), (120, 650), (180, 860))
+    for name in ("tiny", "v2"):
+        needed = [memory.gpt_activations(Recipe(), SIZES[name], TOKENS, shape) for shape in shapes]
+        assert max(needed) < 1.25 * min(needed)
+
+
+def test_the_buffer_holds_as_many_batches_as_asked():
+    """The buffer grows with buffer_size; auto takes what memory allows, up to fifty batches."""
+    one = budget_of("tiny", recipe_of(buffer_size=1)).buffer
+    assert budget_of("tiny", recipe_of(buffer_size=7)).buffer == 7 * one
+    assert budget_of("tiny", recipe_of(buffer_size="auto")).buffer == 50 * one
+    tight = recipe_of(buffer_size="auto", model_gpu_memory_limit=2850)
+    assert one < budget_of("tiny", tight).buffer < 50 * one
+    assert budget_of("tiny", tight).fits
+
+
+def test_the_stage_that_needs_most_is_the_one_shown():
+    """A run of both stages needs what the transformer needs; one of the codec alone needs less."""
+    both, codec = budget_of("tiny", recipe_of()), budget_of("tiny", recipe_of(stages=("codec",)))
+    assert (both.stage, codec.stage) == ("gpt", "codec")
+    assert codec.total < both.total
+    assert codec.weights == 4 * parameters(SIZES["tiny"], TOKENS)["codec"].total
+
+
+def test_what_fits_gets_no_advice():
+    """A recipe within its limits is left alone."""
+    recipe = recipe_of()
+    assert memory.advice(recipe, SIZES["tiny"], TOKENS, shapes_of(16, (60, 400), (180, 860))) == []
+
+
+@pytest.mark.parametrize(
+    ("size", "limit", "key"),
+    [("tiny", 2950, "devices.buffer_size"), ("v2", 24_000, "train.batch_size"), ("v2", 9000, "model.size")],
+)
+def test_following_the_advice_makes_it_fit(size, limit, key):
+    """Advice names a key and a value with which the run then fits: the buffer first, then the batch, then the size."""
+    recipe = recipe_of(model_gpu_memory_limit=limit)
+    lengths = ((60, 400), (180, 860))
+    (advice,) = memory.advice(recipe, SIZES[size], TOKENS, shapes_of(16, *lengths))
+    assert f"devices.model_gpu_memory_limit gives it {limit}" in advice
+    setting, value = re.search(rf"write ({key}) = \"?(\w+)\"?", advice).groups()
+    assert setting == key
+    if key == "model.size":
+        assert budget_of(value, recipe, shapes=shapes_of(1, *lengths)).fits
+        raised = int(re.search(r"model_gpu_memory_limit = (\d+)", advice).group(1))
+        assert budget_of(size, recipe_of(model_gpu_memory_limit=raised), shapes=shapes_of(1, *lengths)).fits
+    elif key == "train.batch_size":
+        assert budget_of(size, recipe, shapes=shapes_of(int(value), *lengths)).fits
+        steps = int(re.search(r"gradient_accumulation_steps = (\d+)", advice).group(1))
+        assert int(value) * steps >= 16
+    else:
+        assert budget_of(size, recipe_of(model_gpu_memory_limit=limit, buffer_size=int(value))).fits
+        assert not budget_of(size, recipe_of(model_gpu_memory_limit=limit, buffer_size=int(value) + 1)).fits
+
+
+def test_the_data_device_has_a_limit_of_its_own():
+    """Features that do not fit on the data device are told by its own key."""
+    recipe = recipe_of(data_gpu_memory_limit=100)
+    (advice,) = memory.advice(recipe, SIZES["tiny"], TOKENS, shapes_of(16, (60, 400), (180, 860)))
+    assert advice.startswith("the data device")
+    assert "devices.data_gpu_memory_limit gives it 100" in advice
+
+
+def test_limits_are_in_force_only_with_two_devices_named():
+    """The dual pipeline needs both data_gpu and model_gpu."""
+    assert not memory.is_dual(recipe_of())
+    assert not memory.is_dual(recipe_of(model_gpu=1))
+    assert memory.is_dual(recipe_of(model_gpu=1, data_gpu=0))

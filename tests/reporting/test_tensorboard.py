@@ -1,0 +1,26 @@
+"""tensorboard: logs where TensorBoard is, a sentence where it is not."""
+
+import numpy as np
+
+from xtts.reporting.tensorboard import ABSENT, TensorBoard
+
+
+def test_tensorboard_is_written_or_missed_in_a_sentence(tmp_path):
+    """With TensorBoard the figures, a picture and a wave are in its files; without it one sentence is all."""
+    said = []
+    board = TensorBoard(tmp_path / "board", said.append)
+    board.scalars(1, {"gpt/loss": np.float32(2.0), "gpt/absent": None})
+    board.picture(1, "mel", np.zeros((4, 5, 3), np.uint8))
+    board.audio(1, "speech", np.zeros(100, np.float32), 22050)
+    is_on = board.is_on
+    board.close()
+    board.scalars(2, {"after": 1.0})
+    written = b"".join(file.read_bytes() for file in (tmp_path / "board").glob("*"))
+    if is_on:
+        assert said == []
+        for name in (b"gpt/loss", b"mel", b"speech"):
+            assert name in written
+        assert b"absent" not in written
+    else:
+        assert said == [ABSENT]
+        assert written == b""

@@ -1,0 +1,76 @@
+"""What `python` is while the commands of the docs are tried: `python -m xtts ...` as it was typed, but short.
+
+Sizes are replaced by one that is smaller than tiny, training takes a fiftieth of the steps in batches of two, demo
+corpora are less than a minute long, and nobody listens for words. All else is what the docs say. Processes are forked
+from one that has imported TensorFlow and done nothing with it, which saves the seconds of the import.
+"""
+
+import multiprocessing
+import os
+import re
+import sys
+from importlib.util import find_spec
+
+import attrs
+from small import SMALL
+
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(["xtts.training.run", "xtts.commands.say"])
+SIZE = attrs.evolve(SMALL, gpt=attrs.evolve(SMALL.gpt, perceiver_head_width=64))  # which no checkpoint's shapes tell
+FIFTIETH = 50
+MINUTES = "0.6"
+TRAINED = """train.steps=2 codec.steps=2 train.batch_size=2 codec.batch_size=2 train.gradient_accumulation_steps=1
+    train.warmup_steps=0 devices.model_start_delay=0 train.save_every=2 data.shape_count=1 data.workers=1"""
+SHORT = {"run": TRAINED, "cluster": TRAINED, "plan": ""}
+EVERY = f"demo.minutes={MINUTES} demo.voices=2"
+
+
+def shortened(arguments):
+    """The arguments of `python -m xtts`, with what makes them short before what was typed: that comes last and wins."""
+    verb = arguments[0]
+    if verb == "corpus":
+        return [MINUTES if before == "--minutes" else word for before, word in zip([None, *arguments], arguments)]
+    if verb == "evaluate":
+        return [*arguments, "--judge", "none"]
+    if verb not in SHORT:
+        return list(arguments)
+    steps = re.compile(r"train\.steps=(\d+)")
+    typed = [steps.sub(lambda found: f"train.steps={int(found.group(1)) // FIFTIETH}", word) for word in arguments[2:]]
+    short = [word for setting in f"{SHORT[verb]} {EVERY}".split() for word in ("--set", setting)]
+    return [*arguments[:2], *short, *typed]
+
+
+def call(arguments, cwd, log):
+    """`python -m xtts ARGUMENTS` in a process of its own; its exit status. What it says goes to the file `log`."""
+    return _forked(_main, list(arguments), cwd, log)
+
+
+def execute(code, cwd, log):
+    """`python` with a program; its exit status. What it says goes to the file `log`."""
+    return _forked(exec, code, cwd, log)
+
+
+def _forked(what, argument, cwd, log):
+    process = FORKS.Process(target=_within, args=(what, argument, str(cwd), str(log)))
+    process.start()
+    process.join()
+    return process.exitcode
+
+
+def _within(what, argument, cwd, log):
+    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    for stream in (1, 2):
+        os.dup2(file, stream)
+    os.chdir(cwd)
+    what(argument, {"__name__": "__main__"}) if what is exec else what(argument)
+
+
+def _main(arguments):
+    from xtts.commands import main
+    from xtts.planning.sizes import SIZES
+
+    if arguments[0] != "plan":
+        SIZES.update(dict.fromkeys(SIZES, SIZE))
+    sys.argv = ["xtts", *arguments]
+    sys.modules["__main__"].__spec__ = find_spec("xtts.__main__")  # so it was started, and starts its workers
+    sys.exit(main.main(shortened(arguments)))

@@ -1,0 +1,207 @@
+"""Whole runs as processes of their own: settings come in; exit statuses, what was said and run folders go out.
+
+`run` starts a program as a user does. `start` forks a process that has imported TensorFlow and done nothing with it,
+which saves the seconds of the import: from there on it is a process like any other, to be watched, told and killed.
+
+The corpus is made here, of whole numbers, so that it is the same everywhere: voices that glide, a second or less each.
+"""
+
+import json
+import multiprocessing
+import os
+import shutil
+import subprocess
+import sys
+import time
+import wave
+from pathlib import Path
+
+import numpy as np
+import small_run
+
+from xtts.reporting.journal import Journal
+from xtts.training.checkpoint import Checkpoints
+
+SUPPORT = Path(__file__).parent
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(["xtts.training.run"])
+RATE = 22050
+WORDS = "la mi so do ra fe ti na".split()
+RECIPE = """
+[run]
+name = "whole"
+seed = 3
+say = ["la mi"]
+[data]
+train = "corpus"
+validation_share = 0.2
+shape_count = 2
+reference_seconds = 0.5
+[codec]
+batch_size = 4
+segment_frames = 32
+[train]
+steps = 20
+batch_size = 3
+gradient_accumulation_steps = 2
+learning_rate = 3e-3
+warmup_steps = 2
+dropout = 0.1
+validate_every = 10
+sample_every = 20
+save_every = 4
+log_every = 1
+[devices]
+model_start_delay = 0.0
+"""
+
+
+def make_corpus(folder, count=15):
+    """LJSpeech's layout, with a column of two speakers."""
+    (folder / "wavs").mkdir(parents=True)
+    lines = []
+    for number in range(count):
+        samples = RATE // 4 + (number * 2741) % (RATE // 2)
+        steps = 30 + (number * 37) % 50 + np.arange(samples) // 900  # of a saw-tooth, a whole number each
+        saw = np.cumsum(steps) % 2048 - 1024
+        echo = np.cumsum(3 * steps + number) % 1024 - 512
+        swell = np.minimum(np.arange(samples) % 5000, 2500)
+        _write_wave(folder / "wavs" / f"{number:02d}.wav", (saw + echo) * swell // 400)
+        words = " ".join(WORDS[(number * 3 + place * 5) % 8] for place in range(1 + samples // 5000))
+        lines.append(f"{number:02d}|{words}|{words}|voice{number % 2}|en\n")
+    (folder / "metadata.csv").write_text("".join(lines))
+
+
+def _write_wave(path, samples):
+    with wave.open(str(path), "wb") as file:
+        file.setparams((1, 2, RATE, len(samples), "NONE", "not compressed"))
+        file.writeframes(samples.astype("<i2").tobytes())
+
+
+class Ended:
+    """A process that has ended."""
+
+    def __init__(self, status, said):
+        self.status, self.said = status, said
+        assert "Traceback" not in said, said
+        assert "triggered tf.function retracing" not in said, said
+
+
+class Process:
+    """A run that is under way."""
+
+    def __init__(self, folder, process, log):
+        self.folder, self.process, self._log = folder, process, log
+
+    def until(self, is_so, seconds=240):
+        """Wait until something is so of the run's folder; the process must not end before."""
+        stop = time.monotonic() + seconds
+        while not is_so(self):
+            assert self.process.is_alive(), f"it ended before:\n{self.said()}"
+            assert time.monotonic() < stop, self.said()
+            time.sleep(0.005)
+        return self
+
+    def steps(self, stage):
+        """Steps of a stage in the journal."""
+        return max((line["step"] for line in Journal(self.folder).metrics(stage)), default=0)
+
+    def said(self):
+        return self._log.read_text(encoding="utf-8", errors="replace")
+
+    def tell(self, *signals):
+        """Send it signals."""
+        for number in signals:
+            os.kill(self.process.pid, number)
+        return self
+
+    def end(self):
+        """Wait until it ends."""
+        self.process.join(280)
+        return Ended(self.process.exitcode, self.said())
+
+
+class Runs:
+    """Runs beside one corpus, in a folder `root`: whatever features one makes the others find."""
+
+    def __init__(self, root, recipe=RECIPE):
+        self.root = root
+        (root / "recipe.toml").write_text(recipe)
+
+    def run(self, name, *settings):
+        """`xtts run`, with --set for each of `settings`, from its beginning to its end."""
+        done = subprocess.run(
+            [sys.executable, str(SUPPORT / "small_run.py"), *_arguments(name, settings)],
+            cwd=str(self.root),
+            env={**os.environ, "PYTHONPATH": str(SUPPORT.parents[1])},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+        )
+        return Ended(done.returncode, done.stdout)
+
+    def start(self, name, *settings, most_bytes=None):
+        """The same as a process that is under way; `most_bytes`: no file that it writes can be larger."""
+        log = self.root / f"{name}-{time.monotonic_ns()}.log"
+        arguments = (_arguments(name, settings), str(self.root), str(log), most_bytes)
+        process = FORKS.Process(target=small_run.main, args=arguments)
+        process.start()
+        return Process(self.folder(name), process, log)
+
+    def folder(self, name):
+        return self.root / "runs" / name
+
+
+def _arguments(name, settings):
+    return ["run", "recipe.toml", *(f"--set={setting}" for setting in (f"run.name={name}", *settings))]
+
+
+def losses(folder, stage):
+    """The loss of each step."""
+    return [line["loss"] for line in Journal(folder).metrics(stage)]
+
+
+def final(folder, stage):
+    """A stage's last checkpoint, as bytes."""
+    state = Checkpoints(folder / stage).newest()
+    assert state.counters["finished"]
+    return {name: tensor.tobytes() for name, tensor in {**state.tensors, "step": np.array(state.step)}.items()}
+
+
+def differences(folder, other, stages=("codec", "gpt")):
+    """Where two runs differ in a bit of their last checkpoints or in a loss, in words; nothing when they do not."""
+    found = []
+    for stage in stages:
+        states = [{**final(one, stage), **dict(enumerate(losses(one, stage), 1))} for one in (folder, other)]
+        names = sorted({name for state in states for name in state}, key=str)
+        for ours, theirs, name in ((*(state.get(name) for state in states), name) for name in names):
+            if ours != theirs:
+                found.append(f"{stage}: {name}" + (f": {ours} and {theirs}" if isinstance(name, int) else ""))
+    return found
+
+
+def summary(folder):
+    return json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+
+
+def unfinished(folder, *stages, steps=1):
+    """Take the last checkpoints of stages away, as if the run had been killed before it wrote them."""
+    for stage in stages:
+        for checkpoint in sorted((folder / stage).glob("step-*"))[-steps:]:
+            shutil.rmtree(checkpoint)
+    return folder
+
+
+def beside(runs, name, *stages, source="whole"):
+    """A new run's folder, in which some stages have ended as they did in another."""
+    for stage in (*stages, "mel_stats.json"):
+        found, made = runs.folder(source) / stage, runs.folder(name) / stage
+        made.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copytree(str(found), str(made)) if found.is_dir() else shutil.copy(str(found), str(made))
+    return runs.folder(name)
+
+
+def copy(runs, name, source="whole"):
+    """A run's folder, as another's beginning."""
+    shutil.copytree(str(runs.folder(source)), str(runs.folder(name)))
+    return runs.folder(name)

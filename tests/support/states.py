@@ -1,0 +1,21 @@
+"""States of training that can be told from each other, for processes that save them and are killed."""
+
+import numpy as np
+
+from xtts.training.checkpoint import State
+
+SIZE = 50_000  # numbers of a tensor
+
+
+def state(step, size=SIZE):
+    """A step's state, 8 bytes of tensors for each of `size` numbers."""
+    weights = np.random.RandomState(step).standard_normal(size).astype(np.float32)
+    return State(step, {"weights": weights, "moments": weights**2, "step": np.array(step)}, {"cursor": step * 7})
+
+
+def is_whole(found, size=SIZE):
+    """Whether it is, bit for bit, what `state` made."""
+    expected = state(found.step, size)
+    return found.counters == expected.counters and {n: t.tobytes() for n, t in found.tensors.items()} == {
+        name: tensor.tobytes() for name, tensor in expected.tensors.items()
+    }

@@ -1,0 +1,85 @@
+"""Sentences: a text becomes pieces that a model can say, and nothing that is spoken is lost."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from xtts.text.normalise import normalise
+from xtts.text.splitting import AFTER_CLAUSE, AFTER_SENTENCE, AFTER_WORD, SentenceError, pieces
+
+
+def always(_text):
+    return True
+
+
+def texts(*arguments):
+    return [piece.text for piece in pieces(*arguments)]
+
+
+def test_english_is_cut_at_full_stops_and_not_at_abbreviations():
+    """Marks end a sentence; a title's full stop and a decimal point do not."""
+    text = 'Mr. Smith paid 3.5 dollars. "Really?" she asked! Yes...'
+    assert texts(text, "en", always) == [
+        "mister smith paid three point five dollars.",
+        normalise('"Really?"', "en"),
+        "she asked!",
+        normalise("Yes...", "en"),
+    ]
+
+
+def test_persian_is_cut_at_its_own_marks():
+    """The Persian question mark ends a sentence as the others do."""
+    assert texts("سلام، حال شما چطور است؟ من خوبم. ممنون!", "fa", always) == [
+        "سلام، حال شما چطور است؟",
+        "من خوبم.",
+        "ممنون!",
+    ]
+
+
+def test_a_blank_line_ends_a_sentence_and_a_single_one_does_not():
+    """Text that is broken into lines is read on; a heading stands alone."""
+    assert texts("A heading\n\nand a line\nthat goes on", "en", always) == ["a heading", "and a line that goes on"]
+
+
+def test_a_long_sentence_is_cut_at_commas_and_then_at_spaces():
+    """As few pieces as fit, with shorter pauses inside the sentence than after it."""
+    found = pieces("one two, three four, five six seven eight nine ten. eleven", "en", lambda text: len(text) <= 20)
+    assert found == [
+        ("one two, three four,", AFTER_CLAUSE),
+        ("five six seven eight", AFTER_WORD),
+        ("nine ten.", AFTER_SENTENCE),
+        ("eleven", AFTER_SENTENCE),
+    ]
+
+
+def test_persian_is_cut_at_its_own_commas():
+    """A long Persian sentence too."""
+    found = texts("این یک جمله است، و این یکی دیگر؛ و این آخری.", "fa", lambda text: len(text) <= 17)
+    assert found == ["این یک جمله است،", "و این یکی دیگر؛", "و این آخری."]
+
+
+def test_a_word_that_cannot_be_cut_is_refused():
+    """It is named, with what to do."""
+    with pytest.raises(SentenceError, match=r"'a{37}\.\.\.' is one word of 60 characters.*write it with spaces"):
+        pieces("a" * 60, "en", lambda text: len(text) <= 50)
+
+
+def test_what_is_not_spoken_is_no_sentence():
+    """Marks alone say nothing."""
+    assert texts("... !? -- \n\n «»", "en", always) == []
+
+
+@given(st.text(st.sampled_from("ab ,.!?;-\n«»سلام،؛؟"), max_size=120), st.sampled_from(["en", "fa"]))
+def test_every_letter_is_said_once_and_in_order(text, language):
+    """However a text is cut, its letters are those of the normalised text, and every piece fits."""
+    normalised = "\n\n".join(normalise(part, language) for part in text.split("\n\n"))
+    try:
+        found = pieces(text, language, lambda piece: len(piece) <= 24)
+    except SentenceError:
+        assert max(map(len, normalised.split())) > 24
+        return
+    assert all(len(piece.text) <= 24 for piece in found)
+    said = "".join(piece.text for piece in found)
+    assert [letter for letter in said if letter.isalnum()] == [
+        letter for part in normalised.split("\n\n") for letter in part if letter.isalnum()
+    ]

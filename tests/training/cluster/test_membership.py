@@ -1,0 +1,314 @@
+"""cluster: who trains together is told by TF_CONFIG, a recipe or Slurm; several workers train as one would."""
+
+import json
+import os
+import random
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from run_processes import SUPPORT, Runs, beside, differences, final, losses, make_corpus, summary
+
+from xtts.recipe.schema import Cluster as Asked
+from xtts.recipe.schema import Devices, Recipe
+from xtts.reporting.journal import Journal
+from xtts.training.cluster import collectives, launch, membership
+from xtts.training.cluster.membership import Cluster, ClusterError, resolve
+from xtts.training.placement import WORKERS, place
+
+TWO = ("10.0.0.1:8888", "10.0.0.2:8888")
+NEAR = 1e-4  # losses of the same batches, cut in other replicas
+CODEC = ('run.stages=["codec"]', "train.validate_every=0")
+POSIX = pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="signals are POSIX's")
+SLURM = {
+    "SLURM_PROCID": "2",
+    "SLURM_STEP_NUM_TASKS": "4",
+    "SLURM_STEP_NODELIST": "node[1-2]",
+    "SLURM_STEP_TASKS_PER_NODE": "2(x2)",
+}
+
+
+def config(jobs, kind="worker", index=0):
+    """A TF_CONFIG."""
+    return {"TF_CONFIG": json.dumps({"cluster": jobs, "task": {"type": kind, "index": index}})}
+
+
+def test_a_process_that_nobody_told_of_others_trains_alone():
+    """No workers, one worker, and an empty TF_CONFIG are the same."""
+    assert resolve(Asked(), {}) is None
+    assert resolve(Asked(), {"TF_CONFIG": "{}"}) is None
+    assert resolve(Asked(workers=("here:1",), index=0), {}) is None
+    assert resolve(Asked(), config({"worker": ["here:1"]})) is None
+
+
+def test_tf_config_names_the_workers_and_goes_before_the_recipe():
+    """Where it has a chief, that is worker 0."""
+    found = resolve(Asked(workers=("a:1", "b:2"), index=0), config({"worker": list(TWO)}, index=1))
+    assert found == Cluster(TWO, 1, "TF_CONFIG")
+    assert (found.is_chief, found.name(0)) == (False, "worker 0 (10.0.0.1:8888)")
+    with_chief = {"chief": ["a:1"], "worker": ["b:2", "c:3"]}
+    assert resolve(Asked(), config(with_chief, index="1")) == Cluster(("a:1", "b:2", "c:3"), 2, "TF_CONFIG")
+    assert resolve(Asked(), config(with_chief, "chief")).is_chief
+
+
+def test_a_recipe_names_the_workers_and_the_machine_its_own():
+    """`index` says which one this is; without it the host's name does."""
+    assert resolve(Asked(workers=TWO, index=1), {}) == Cluster(TWO, 1, "[cluster]")
+    own = (TWO[0], f"{socket.gethostname()}:8888")
+    assert resolve(Asked(workers=own), {}).index == 1
+    with pytest.raises(
+        ClusterError, match=r"which of the 2 workers this one is cannot be told .* --set cluster.index=0"
+    ):
+        resolve(Asked(workers=TWO), {})
+
+
+def test_slurm_names_a_worker_a_task(monkeypatch):
+    """TensorFlow's own resolver reads the step's variables; outside of a step that is said."""
+    with pytest.raises(
+        ClusterError, match=r"cluster.slurm: Slurm's variables do not name a step .* start the run with srun"
+    ):
+        resolve(Asked(slurm=True), {})
+    for name, value in SLURM.items():
+        monkeypatch.setenv(name, value)
+    addresses = ("node1:9000", "node1:9001", "node2:9000", "node2:9001")
+    assert resolve(Asked(slurm=True, port=9000), {}) == Cluster(addresses, 2, "Slurm")
+
+
+@pytest.mark.parametrize(
+    ("environment", "said"),
+    [
+        ({"TF_CONFIG": "{not JSON"}, r"TF_CONFIG: it is no such JSON; write it as \{\"cluster\""),
+        ({"TF_CONFIG": "[1]"}, "TF_CONFIG: it is no such JSON"),
+        ({"TF_CONFIG": '{"cluster": {}}'}, "TF_CONFIG: 'task' is missing"),
+        (config({"worker": "a:1"}), "TF_CONFIG: addresses are a list"),
+        (config({"worker": list(TWO)}, index=2), "TF_CONFIG: there is no worker 2 among 2; count from 0"),
+        (config({"worker": list(TWO)}, index="x"), "TF_CONFIG: 'x' is no index of a task"),
+        (config({"worker": list(TWO), "ps": ["c:3"]}), 'TF_CONFIG: nothing is trained with "ps" here'),
+        (config({"worker": list(TWO)}, "evaluator"), 'TF_CONFIG: nothing is trained with "evaluator" here'),
+        (config({"worker": ["a:1", "a:1"]}), "TF_CONFIG: a:1 stands there twice"),
+        (config({"worker": ["a:1", "b"]}), 'TF_CONFIG: "b" is no address; write host:port'),
+    ],
+)
+def test_a_mistake_in_tf_config_is_a_sentence(environment, said):
+    """What is wrong, where, and how it is written."""
+    with pytest.raises(ClusterError, match=said) as refused:
+        resolve(Asked(), environment)
+    assert refused.value.status == 2
+
+
+def test_an_index_without_workers_is_a_mistake():
+    """Somebody meant to be one of several."""
+    with pytest.raises(ClusterError, match=r"cluster\.index = 1, but no workers are named"):
+        resolve(Asked(index=1), {})
+
+
+def test_a_port_that_somebody_has_is_refused():
+    """TensorFlow would share it, and workers would talk to whoever is there."""
+    with socket.socket() as other:
+        other.bind(("", 0))
+        other.listen()
+        here = Cluster((f"127.0.0.1:{other.getsockname()[1]}", TWO[1]), 0, "[cluster]")
+        said = r"port \d+ cannot be had here, .* name another port in \[cluster\]"
+        with pytest.raises(ClusterError, match=said), membership.listening(here, seconds=0.0):
+            pass
+    assert not membership.answers(here.addresses[0])
+    with membership.listening(here, seconds=0.0):
+        assert membership.answers(here.addresses[0])
+
+
+def test_a_worker_that_does_not_come_is_named():
+    """It is waited for as long as the recipe says, and not without end."""
+    here = Cluster(tuple(json.loads(launch.environments(2)[0]["TF_CONFIG"])["cluster"]["worker"]), 0, "TF_CONFIG")
+    said = r"worker 1 \(127\.0\.0\.1:\d+\) did not answer in 1 s; start it with the same recipe, check its address in"
+    with pytest.raises(collectives.CrewError, match=said):
+        collectives.meet(place(Devices(), cluster=here), 1.0, lambda line: None)
+
+
+def test_a_worker_has_its_share_of_all_replicas():
+    """A machine without GPUs is one replica, whatever its recipe asks for; the shares make up the whole."""
+    placed = [place(Devices(multi_gpu=True), cluster=Cluster(TWO, index, "[cluster]")) for index in (0, 1)]
+    assert [(one.strategy, one.replicas, one.share) for one in placed] == [
+        (WORKERS, 2, range(0, 1)),
+        (WORKERS, 2, range(1, 2)),
+    ]
+    assert "in a cluster a worker without GPUs is one device: its model is not mirrored" in placed[0].reasons
+    assert "this is worker 1 (10.0.0.2:8888) of 2, by [cluster]; replicas: 2" in placed[1].lines()
+
+
+@POSIX
+def test_a_worker_that_dies_again_and_again_ends_the_launch(tmp_path):
+    """It is started again as often as it may be, each is said, and nobody is left."""
+    said = []
+    die = [sys.executable, "-c", "import os, signal; print('here'); os.kill(os.getpid(), signal.SIGKILL)"]
+    ended = launch.Launch(die, 2, tmp_path, 1, said.append, True).run()
+    assert (ended.status, max(ended.restarts)) == (1, 1)
+    assert any("was ended by SIGKILL; it is started again" in line for line in said)
+    assert any("as it was 1 times before: the run ends here" in line for line in said)
+
+
+@POSIX
+def test_a_worker_that_fails_with_a_sentence_ends_the_launch_and_is_quoted(tmp_path):
+    """Its status is the launch's; the others are told to end."""
+    said, began = [], time.monotonic()
+    program = "import os, sys, time; 'index\": 1' in os.environ['TF_CONFIG'] and sys.exit('a mistake'); time.sleep(600)"
+    ended = launch.Launch([sys.executable, "-c", program], 2, tmp_path, 5, said.append, False).run()
+    assert ended.status == 1
+    assert said == ["worker 1 ended with status 1\n  a mistake"]
+    assert time.monotonic() - began < 300
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory):
+    """Runs beside one corpus."""
+    root = tmp_path_factory.mktemp("cluster")
+    make_corpus(root / "corpus")
+    return Runs(root)
+
+
+def command(name, *settings):
+    """What starts two workers."""
+    flags = [f"--set={setting}" for setting in (f"run.name={name}", *settings)]
+    return [sys.executable, str(SUPPORT / "small_run.py"), "cluster", "recipe.toml", "--workers", "2", *flags]
+
+
+def together(runs, name, *settings, seconds=1200):
+    """Train with two workers, to the end; what was said."""
+    done = subprocess.run(
+        command(name, *settings),
+        cwd=str(runs.root),
+        env={**os.environ, "PYTHONPATH": str(SUPPORT.parents[1])},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+        timeout=seconds,
+    )
+    assert done.returncode == 0, done.stdout
+    assert "Traceback" not in done.stdout, done.stdout
+    return done.stdout
+
+
+def apart(runs, name, other, stage):
+    return np.abs(np.subtract(losses(runs.folder(name), stage), losses(runs.folder(other), stage)))
+
+
+@POSIX
+def test_two_workers_train_as_one_with_two_replicas_does(many):
+    """The same batches, losses and weights; only the chief writes, and says who it is."""
+    short = (*CODEC, "train.steps=4")
+    said = together(many, "two", *short)
+    assert "strategy: MultiWorkerMirroredStrategy" in said
+    assert re.search(r"this is worker 0 \(127\.0\.0\.1:\d+\) of 2, by TF_CONFIG; replicas: 2", said)
+    other = (many.folder("two") / "workers" / "worker-1.log").read_text(encoding="utf-8")
+    assert "codec step 4/4" in other
+    assert "is how it sounds" not in other
+    assert many.start("one", *short, "devices.multi_gpu=true").end().status == 0
+    assert len(losses(many.folder("two"), "codec")) == 4
+    assert apart(many, "two", "one", "codec").max() < NEAR
+    assert summary(many.folder("two"))["frames"] == summary(many.folder("one"))["frames"]
+    assert summary(many.folder("two"))["retraces_after_warmup"] == 0
+
+
+@pytest.mark.long
+@POSIX
+def test_twenty_steps_of_two_workers_are_those_of_one(many):
+    """Both stages, with dropout and validation, beside one worker with two replicas; and the GPT beside one replica
+    that has the whole batch.
+    """
+    together(many, "two-20")
+    assert many.start("one-20", "devices.multi_gpu=true").end().status == 0
+    for stage in ("codec", "gpt"):
+        assert len(losses(many.folder("two-20"), stage)) == 20
+        assert apart(many, "two-20", "one-20", stage).max() < NEAR
+        checked = [
+            [line["loss"] for line in Journal(many.folder(name)).validation(stage)] for name in ("two-20", "one-20")
+        ]
+        assert np.abs(np.subtract(*checked)).max() < NEAR
+    fixed = (
+        'run.stages=["gpt"]',
+        "data.shapes=fixed",
+        "data.max_text_length=12",
+        "data.max_mel_frames=68",
+        "train.dropout=0",
+        "train.validate_every=0",
+    )
+    for name in ("two-fixed", "one-fixed"):
+        beside(many, name, "codec", source="one-20")
+    together(many, "two-fixed", *fixed)
+    ended = many.start("one-fixed", *fixed, "train.batch_size=6").end()
+    assert ended.status == 0, ended.said
+    assert apart(many, "two-fixed", "one-fixed", "gpt").max() < NEAR
+
+
+def victim(launcher, index):
+    """The process of a worker that a launcher has started; None while it has none."""
+    listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(launcher)], stdout=subprocess.PIPE, encoding="utf-8")
+    for pid in map(int, listed.stdout.split()):
+        try:
+            with open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123
+                found = re.search(rb'"index": (\d+)', file.read())
+        except OSError:
+            continue
+        if found and int(found.group(1)) == index:
+            return pid
+    return None
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+@pytest.mark.skipif(sys.platform != "linux", reason="it looks for processes in /proc")
+def test_ten_kills_of_a_worker_at_random_steps_change_no_bit(many):
+    """The chief or the other one, at steps that are drawn: the weights are those of two workers that nobody killed."""
+    steps = (*CODEC, "train.steps=60", "train.save_every=2", "cluster.restarts=20")
+    together(many, "unharmed", *steps)
+    draw = random.Random(8)
+    moments = sorted(draw.sample(range(2, 58), 10))
+    log = many.root / "harmed.log"
+    with log.open("wb") as file:
+        launched = subprocess.Popen(
+            command("harmed", *steps),
+            cwd=str(many.root),
+            env={**os.environ, "PYTHONPATH": str(SUPPORT.parents[1])},
+            stdout=file,
+            stderr=file,
+        )
+    until = time.monotonic() + 3000
+    killed = []
+    try:
+        while launched.poll() is None and time.monotonic() < until:
+            lines = Journal(many.folder("harmed")).metrics("codec")
+            if moments and lines and lines[-1]["step"] >= moments[0]:
+                index = draw.randrange(2)
+                pid = victim(launched.pid, index)
+                if pid:
+                    os.kill(pid, signal.SIGKILL)
+                    killed.append((moments.pop(0), index))
+                    before = len(Journal(many.folder("harmed")).events("codec"))
+                    while launched.poll() is None and time.monotonic() < until:  # until it has met the others again
+                        if len(Journal(many.folder("harmed")).events("codec")) > before:
+                            break
+                        time.sleep(0.1)
+            time.sleep(0.01)
+    finally:
+        launched.terminate()
+        launched.wait(120)
+    said = log.read_text(encoding="utf-8", errors="replace")
+    assert launched.returncode == 0, said
+    assert len(killed) == 10, (killed, said)
+    assert said.count("was ended by SIGKILL; it is started again") == 10
+    assert differences(many.folder("harmed"), many.folder("unharmed"), ["codec"]) == []
+    assert final(many.folder("harmed"), "codec")
+
+
+def test_contradictions_of_a_recipe_are_said():
+    """An address without a port, an index that is not there."""
+    with pytest.raises(ValueError, match='"here" is no address; write host:port'):
+        Recipe(cluster=Asked(workers=("here", "b:2")))
+    with pytest.raises(ValueError, match="there is no worker 2 among 2; write 0 to 1"):
+        Recipe(cluster=Asked(workers=TWO, index=2))
+    with pytest.raises(ValueError, match="stands there twice"):
+        Asked(workers=("a:1", "a:1"))

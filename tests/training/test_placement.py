@@ -1,0 +1,299 @@
+"""placement: every case of the rules on stand-in GPUs, and strategies that really start on logical CPU devices."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from recorder import Recorder
+
+from xtts.recipe.schema import Devices
+from xtts.training.placement import DEFAULT, MIRRORED, ONE, PlacementError, place
+
+DUAL = {"data_gpu": 0, "model_gpu": 1}
+
+
+@pytest.fixture(autouse=True)
+def no_driver(monkeypatch, tmp_path):
+    """No nvidia-smi unless a test brings one."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+
+def placed(gpus, started=False, logical_cpus=1, **devices):
+    """The placement on a machine with so many GPUs, and what was asked of TensorFlow."""
+    stand_in = Recorder(gpus=gpus, started=started, logical_cpus=logical_cpus)
+    return place(Devices(**devices), stand_in.offered), stand_in.calls
+
+
+# GPUs, one or several of them training
+
+
+@pytest.mark.parametrize(
+    ("gpus", "devices", "strategy", "trains", "roles"),
+    [
+        (1, {}, ONE, ("/GPU:0",), {"/GPU:0": "GPU 0"}),
+        (2, {}, ONE, ("/GPU:0",), {"/GPU:0": "GPU 0", "/GPU:1": "GPU 1"}),
+        (4, {"visible_gpus": "3,2"}, ONE, ("/GPU:0",), {"/GPU:0": "GPU 2", "/GPU:1": "GPU 3"}),
+        (4, {"visible_gpus": "1,3", "model_gpu": 3}, ONE, ("/GPU:1",), {"/GPU:0": "GPU 1", "/GPU:1": "GPU 3"}),
+        (2, {"multi_gpu": True}, MIRRORED, ("/GPU:0", "/GPU:1"), {"/GPU:0": "GPU 0", "/GPU:1": "GPU 1"}),
+        (
+            4,
+            {"multi_gpu": True, "visible_gpus": "3,1"},
+            MIRRORED,
+            ("/GPU:0", "/GPU:1"),
+            {"/GPU:0": "GPU 1", "/GPU:1": "GPU 3"},
+        ),
+    ],
+    ids=["one", "two", "visible", "model_gpu", "mirrored", "mirrored visible"],
+)
+def test_without_two_roles_features_are_made_where_the_model_is(gpus, devices, strategy, trains, roles):
+    """One strategy for each number of GPUs; names are TensorFlow's, which numbers visible GPUs anew, in order."""
+    placement, calls = placed(gpus, **devices)
+    assert (placement.strategy, placement.model_devices, placement.roles) == (strategy, trains, roles)
+    assert placement.data_device in trains
+    assert (placement.mode, placement.is_dual, placement.replicas) == ("single", False, len(trains))
+    assert placement.reasons == ()
+    numbers = [role[-1] for role in roles.values()]
+    assert calls == [("visible", numbers, "GPU"), *(("growth", number, True) for number in numbers)]
+
+
+def test_a_gpu_named_twice_is_one():
+    """TensorFlow sees it once, so it has one name."""
+    placement, calls = placed(4, visible_gpus="2,2,1")
+    assert placement.roles == {"/GPU:0": "GPU 1", "/GPU:1": "GPU 2"}
+    assert calls[0] == ("visible", ["1", "2"], "GPU")
+
+
+def test_one_visible_gpu_cannot_be_mirrored():
+    """multi_gpu with a single GPU is one device, and the reason is told."""
+    placement, _ = placed(2, multi_gpu=True, visible_gpus="1")
+    assert (placement.strategy, placement.model_devices) == (ONE, ("/GPU:0",))
+    assert placement.reasons == ("multi_gpu = true, but GPU 1 is the only one: the model is not mirrored",)
+
+
+def test_a_data_gpu_alone_is_no_pipeline():
+    """Half of a dual set-up runs on the GPU it names, and says what is missing."""
+    placement, _ = placed(2, data_gpu=1)
+    assert (placement.data_device, placement.model_devices) == ("/GPU:1", ("/GPU:1",))
+    assert placement.reasons == ("data_gpu alone makes no dual pipeline: name model_gpu too",)
+
+
+def test_a_data_gpu_beside_mirrored_ones_is_told():
+    """Mirrored GPUs make their features themselves; that data_gpu changes nothing is not kept quiet."""
+    placement, _ = placed(2, data_gpu=1, multi_gpu=True)
+    assert placement.strategy == MIRRORED
+    assert "data_gpu alone" in placement.reasons[0]
+
+
+@pytest.mark.parametrize("visible", ["2", "0,7"])
+def test_a_visible_gpu_that_is_not_there_is_an_error(visible):
+    """The sentence names the key, the GPU, and what the machine has."""
+    with pytest.raises(PlacementError, match=rf"devices.visible_gpus: there is no GPU {visible[-1]}.*GPU 0 to 1"):
+        placed(2, visible_gpus=visible)
+
+
+# Two roles
+
+
+@pytest.mark.parametrize(
+    ("gpus", "data_gpu", "model_gpu", "data_device", "model_device"),
+    [(2, 0, 1, "/GPU:0", "/GPU:1"), (2, 1, 0, "/GPU:1", "/GPU:0"), (4, 3, 1, "/GPU:1", "/GPU:0")],
+    ids=["data first", "model first", "of four"],
+)
+def test_two_roles_have_a_gpu_each(gpus, data_gpu, model_gpu, data_device, model_device):
+    """Roles stay right in both orders, each GPU with its own limit, and all others are hidden."""
+    placement, calls = placed(
+        gpus, data_gpu=data_gpu, model_gpu=model_gpu, data_gpu_memory_limit=100, model_gpu_memory_limit=200
+    )
+    assert (placement.data_device, placement.model_devices) == (data_device, (model_device,))
+    assert placement.roles == {data_device: f"GPU {data_gpu}", model_device: f"GPU {model_gpu}"}
+    assert (placement.mode, placement.strategy, placement.replicas) == ("dual", ONE, 1)
+    assert placement.reasons == ()
+    assert calls[0] == ("visible", [str(number) for number in sorted((data_gpu, model_gpu))], "GPU")
+    limits = {call[1]: call[2] for call in calls[1:]}
+    assert limits == {str(data_gpu): [("limit", 100)], str(model_gpu): [("limit", 200)]}
+
+
+def test_several_gpus_have_each_role():
+    """Data GPUs feed a model that is mirrored; names are in the order of the recipe, limits are each role's own."""
+    limits = {"data_gpu_memory_limit": 100, "model_gpu_memory_limit": 200}
+    placement, calls = placed(6, data_gpu=(5, 0), model_gpu=(3, 2), **limits)
+    assert placement.data_devices == ("/GPU:3", "/GPU:0")
+    assert placement.model_devices == ("/GPU:2", "/GPU:1")
+    assert (placement.mode, placement.strategy, placement.replicas) == ("dual", MIRRORED, 2)
+    assert placement.lines()[1] == "features: /GPU:3 (GPU 5), /GPU:0 (GPU 0)"
+    assert calls[0] == ("visible", ["0", "2", "3", "5"], "GPU")
+    assert {call[1]: call[2][0][1] for call in calls[1:]} == {"0": 100, "2": 200, "3": 200, "5": 100}
+
+
+def test_several_model_gpus_are_mirrored_without_a_data_gpu_too():
+    """They make their features themselves, and others stay as they were."""
+    placement, _ = placed(4, model_gpu=(1, 3))
+    assert (placement.strategy, placement.model_devices) == (MIRRORED, ("/GPU:1", "/GPU:3"))
+    assert (placement.mode, placement.data_devices, placement.reasons) == ("single", ("/GPU:1",), ())
+
+
+def test_more_gpus_than_there_are_fall_back_to_those_of_the_model():
+    """Each reason is told: how many were wanted and are there, and which GPU nobody has."""
+    placement, _ = placed(3, data_gpu=(0, 1), model_gpu=(2, 3))
+    assert (placement.mode, placement.strategy, placement.model_devices) == ("single", ONE, ("/GPU:2",))
+    cannot, without = placement.reasons
+    assert "isolating memory needs 4 GPUs, and TensorFlow sees 3 GPUs" in cannot
+    assert without == "there is no GPU 3: the others train without it"
+
+
+def test_without_a_gpu_logical_devices_have_several_of_each_role():
+    """Four of them for four GPUs; a mirrored model alone has its two."""
+    placement, calls = placed(0, data_gpu=(0, 1), model_gpu=(2, 3))
+    assert placement.data_devices == ("/CPU:0", "/CPU:1")
+    assert placement.model_devices == ("/CPU:2", "/CPU:3")
+    assert (placement.mode, placement.strategy) == ("dual", MIRRORED)
+    assert calls == [("stable", "0", [("limit", None)] * 4)]
+    placement, _ = placed(0, model_gpu=(4, 6))
+    assert (placement.mode, placement.strategy, placement.replicas) == ("single", MIRRORED, 2)
+
+
+def test_limits_that_cannot_be_set_are_told():
+    """A TensorFlow without logical devices still has two GPUs; their memory grows, and that is said."""
+    with pytest.warns(RuntimeWarning, match="no logical devices"):
+        placement = place(Devices(**DUAL), Recorder(stable=False, alias=False).offered)
+    assert placement.is_dual
+    assert placement.reasons == ("memory limits cannot be set here: both GPUs take what they need",)
+
+
+def test_one_gpu_does_both_roles():
+    """A dual set-up on one GPU falls back to it, and says why."""
+    placement, calls = placed(1, **DUAL)
+    assert (placement.mode, placement.strategy, placement.model_devices) == ("single", ONE, ("/GPU:0",))
+    cannot, instead = placement.reasons
+    assert cannot.startswith("the dual pipeline cannot be had: isolating memory needs two GPUs")
+    assert instead == "there is no GPU 1: GPU 0 trains in its place"
+    assert calls == [("visible", ["0"], "GPU"), ("growth", "0", True)]
+
+
+def test_limits_that_are_too_large_fall_back_to_the_model_gpu(tmp_path):
+    """What a card does not have cannot be promised: the model's GPU does both, and the number to write is told."""
+    program = tmp_path / "nvidia-smi"
+    program.write_text("#!/bin/sh\necho 'Test Card, 12288'\necho 'Test Card, 12288'\n")
+    program.chmod(0o755)
+    placement, calls = placed(4, data_gpu=3, model_gpu=2)
+    assert (placement.mode, placement.model_devices) == ("single", ("/GPU:2",))
+    assert placement.roles["/GPU:2"] == "GPU 2"
+    (reason,) = placement.reasons
+    assert "model_gpu_memory_limit = 16384 MB, but GPU 2 has 12288 MB: write at most 12288" in reason
+    assert not any(call[0] == "stable" for call in calls)
+
+
+def test_too_late_is_told_and_names_are_those_tensorflow_has_by_now():
+    """After the start nothing can be hidden: all GPUs keep the machine's numbers, whatever visible_gpus says."""
+    placement, calls = placed(4, started=True, data_gpu=1, model_gpu=3, visible_gpus="1,3")
+    assert (placement.mode, placement.model_devices) == ("single", ("/GPU:3",))
+    assert placement.roles["/GPU:3"] == "GPU 3"
+    assert len(placement.reasons) == 2
+    assert all("already started" in reason for reason in placement.reasons)
+    assert calls == []
+
+
+# No GPU
+
+
+def test_without_a_gpu_the_cpu_trains():
+    """The default strategy, and the reason."""
+    placement, calls = placed(0)
+    assert (placement.strategy, placement.data_device, placement.model_devices) == (DEFAULT, "/CPU:0", ("/CPU:0",))
+    assert placement.reasons == ("TensorFlow sees no GPU: the CPU trains",)
+    assert calls == []
+
+
+@pytest.mark.parametrize(("data_gpu", "model_gpu"), [(0, 1), (1, 0), (5, 2)])
+def test_without_a_gpu_logical_devices_have_the_two_roles(data_gpu, model_gpu):
+    """They lie in the order of the GPUs they stand for, so that a role is where it would be."""
+    placement, calls = placed(0, data_gpu=data_gpu, model_gpu=model_gpu)
+    first = int(data_gpu > model_gpu)
+    assert (placement.data_device, placement.model_devices) == (f"/CPU:{first}", (f"/CPU:{1 - first}",))
+    assert placement.roles[placement.data_device] == f"in place of GPU {data_gpu}"
+    assert (placement.mode, placement.strategy) == ("dual", ONE)
+    assert placement.reasons == ("TensorFlow sees no GPU: 2 logical CPU devices take the places of GPUs",)
+    assert calls == [("stable", "0", [("limit", None)] * 2)]
+
+
+@pytest.mark.parametrize(("visible", "count"), [(None, 2), ("0,1,2", 3), ("4,2,4", 2)])
+def test_without_a_gpu_a_model_is_mirrored_over_logical_devices(visible, count):
+    """As many as GPUs are named, each once, or two."""
+    placement, _ = placed(0, multi_gpu=True, visible_gpus=visible)
+    assert (placement.strategy, placement.replicas) == (MIRRORED, count)
+    assert placement.model_devices == tuple(f"/CPU:{place}" for place in range(count))
+    if visible == "4,2,4":
+        assert list(placement.roles.values()) == ["in place of GPU 2", "in place of GPU 4"]
+
+
+def test_without_a_gpu_one_name_is_not_mirrored():
+    """multi_gpu over one GPU is one CPU, and the reason is told here too."""
+    placement, _ = placed(0, multi_gpu=True, visible_gpus="3")
+    assert placement.strategy == DEFAULT
+    assert placement.reasons[1] == "multi_gpu = true, but GPU 3 is the only one: the model is not mirrored"
+
+
+def test_a_cpu_that_was_split_before_is_used_as_it_is():
+    """Too late to split, but early enough if somebody did."""
+    placement, _ = placed(0, started=True, logical_cpus=2, **DUAL)
+    assert placement.mode == "dual"
+    assert len(placement.reasons) == 1
+
+
+@pytest.mark.parametrize("devices", [DUAL, {"multi_gpu": True}], ids=["dual", "mirrored"])
+def test_a_cpu_that_cannot_be_split_does_everything(devices):
+    """The last fallback: one device, and both reasons."""
+    placement, _ = placed(0, started=True, **devices)
+    assert (placement.mode, placement.strategy, placement.replicas) == ("single", DEFAULT, 1)
+    assert "cannot be split in 2, one device does everything" in placement.reasons[1]
+    assert "already started" in placement.reasons[1]
+
+
+def test_a_person_reads_mode_roles_and_reasons():
+    """A line each for the mode, features and model, and one for every reason."""
+    placement, _ = placed(0, data_gpu=1, model_gpu=0)
+    assert placement.lines() == [
+        "mode: dual, strategy: OneDeviceStrategy",
+        "features: /CPU:1 (in place of GPU 1)",
+        "model: /CPU:0 (in place of GPU 0)",
+        "note: TensorFlow sees no GPU: 2 logical CPU devices take the places of GPUs",
+    ]
+
+
+# For real
+
+REAL = """
+import tensorflow as tf
+from xtts.training.placement import place
+from xtts.recipe.schema import Devices
+
+dual = place(Devices(data_gpu=1, model_gpu=0))
+strategy = dual.start_strategy()
+with strategy.scope():
+    print(type(strategy).__name__, tf.Variable(1.0).device[-5:])
+with tf.device(dual.data_device):
+    print(tf.zeros([1]).device[-5:])
+mirrored = place(Devices(multi_gpu=True))
+strategy = mirrored.start_strategy()
+with strategy.scope():
+    variable = tf.Variable(1.0)
+print(type(strategy).__name__, *(own.device[-5:] for own in variable.values))
+total = strategy.run(lambda: tf.distribute.get_replica_context().all_reduce("SUM", variable + 1.0))
+print(*(float(own) for own in strategy.experimental_local_results(total)))
+print(type(place(Devices()).start_strategy()).__name__, len(tf.config.list_logical_devices("CPU")))
+"""
+
+
+def test_strategies_start_and_variables_land_where_they_should():
+    """In a fresh process the real TensorFlow splits the CPU; what a placement names is where things are."""
+    environment = {**os.environ, "PATH": os.defpath, "PYTHONPATH": str(Path(__file__).parents[2])}
+    done = subprocess.run([sys.executable, "-c", REAL], env=environment, capture_output=True, text=True)
+    assert done.stdout.splitlines() == [
+        "OneDeviceStrategy CPU:0",
+        "CPU:1",
+        "MirroredStrategy CPU:0 CPU:1",
+        "4.0 4.0",
+        "_DefaultDistributionStrategy 2",
+    ], done.stderr

@@ -1,0 +1,126 @@
+"""Runs that are interrupted: whatever ended them, they end as if nothing had happened, bit for bit."""
+
+import shutil
+import signal
+
+import pytest
+from run_processes import beside, copy, differences, losses, summary
+
+from xtts.training.checkpoint import Checkpoints
+
+UNSEEN = "train.validate_every=0"  # a trace less; what is trained is the same
+CODEC = ('run.stages=["codec"]', UNSEEN)
+pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="signals are POSIX's")
+
+
+def is_saving(stage):
+    """Whether a checkpoint is being written."""
+    return lambda run: any((run.folder / stage).glob(".partial-*"))
+
+
+def has_stepped(stage, step):
+    return lambda run: run.steps(stage) >= step
+
+
+def has_begun(stage):
+    """Whether the stage is about to be traced."""
+    return lambda run: (run.folder / stage / "inputs.json").exists()
+
+
+def test_killed_at_any_moment_a_run_ends_with_the_same_bits(runs):
+    """kill -9 while the codec accumulates gradients, between the stages, and while the GPT is being saved."""
+    for moment in (has_stepped("codec", 6), has_begun("gpt"), is_saving("gpt")):
+        runs.start("killed", "train.save_every=1").until(moment).tell(signal.SIGKILL).end()
+    ended = runs.start("killed").end()
+    assert ended.status == 0, ended.said
+    assert "codec: finished before, after 20 steps" in ended.said
+    assert differences(runs.folder("killed"), runs.folder("whole")) == []
+    assert summary(runs.folder("killed"))["retraces_after_warmup"] == 0
+
+
+def test_killed_with_free_lengths_a_run_ends_with_the_same_bits(runs, relaxed):
+    """Lengths of batches are a function of seed and step, as all the rest."""
+    beside(runs, "killed-relaxed", "codec")
+    saving = runs.start("killed-relaxed", *relaxed, "train.save_every=1")
+    saving.until(has_stepped("gpt", 7)).tell(signal.SIGKILL).end()
+    ended = runs.start("killed-relaxed", *relaxed).end()
+    assert ended.status == 0, ended.said
+    assert "gpt: goes on after step" in ended.said
+    assert "Static shapes (pad_to_fixed_length): False, relaxed: text up to 12, mel up to 68," in ended.said
+    assert differences(runs.folder("killed-relaxed"), runs.folder("relaxed"), ["gpt"]) == []
+
+
+@pytest.mark.long
+def test_ten_kills_in_a_run(runs):
+    """Ten moments, in every phase of both stages, with live features on a device of their own."""
+    dual = ("devices.data_gpu=0", "devices.model_gpu=1")
+    assert runs.start("whole-dual", *dual).end().status == 0
+    moments = [
+        has_begun("codec"),
+        has_stepped("codec", 1),
+        is_saving("codec"),
+        has_stepped("codec", 11),
+        has_stepped("codec", 19),
+        has_begun("gpt"),
+        has_stepped("gpt", 2),
+        is_saving("gpt"),
+        has_stepped("gpt", 13),
+        has_stepped("gpt", 20),
+    ]
+    for moment in moments:
+        runs.start("killed-dual", "train.save_every=1", *dual).until(moment).tell(signal.SIGKILL).end()
+    assert runs.start("killed-dual", *dual).end().status == 0
+    assert differences(runs.folder("killed-dual"), runs.folder("whole-dual")) == []
+
+
+def test_told_to_stop_a_run_saves_its_step_and_goes_on_from_there(runs):
+    """SIGINT and SIGTERM end it with 130 and a sentence; meanwhile a second run on its folder is refused."""
+    first = runs.start("told", *CODEC).until(has_stepped("codec", 2))
+    first.tell(signal.SIGSTOP)
+    second = runs.start("told", *CODEC).end()
+    assert second.status == 1
+    assert f"process {first.process.pid} on" in second.said
+    stopped = first.tell(signal.SIGINT, signal.SIGCONT).end()
+    assert stopped.status == 130, stopped.said
+    assert "of the codec stage, which is saved; the same command goes on from there" in stopped.said
+    (saved,) = Checkpoints(runs.folder("told") / "codec").steps()[-1:]
+    assert saved == first.steps("codec")
+    again = runs.start("told", *CODEC).until(has_stepped("codec", saved + 1)).tell(signal.SIGTERM).end()
+    assert again.status == 130, again.said
+    assert f"codec: goes on after step {saved} of 20" in again.said
+    assert runs.start("told", *CODEC).end().status == 0
+    assert differences(runs.folder("told"), runs.folder("whole"), ["codec"]) == []
+
+
+def test_interrupted_before_its_first_step_a_run_ends_at_once(runs):
+    """There is nothing to save while functions are traced."""
+    ended = runs.start("early").until(has_begun("codec")).tell(signal.SIGTERM).end()
+    assert ended.status == 130
+    assert ended.said.endswith("xtts: interrupted\n")
+    assert not Checkpoints(runs.folder("early") / "codec").steps()
+
+
+def test_damaged_checkpoints_are_set_aside_for_an_older_one(runs):
+    """One with another byte and one cut short are both named, and what follows is as it was."""
+    folder = copy(runs, "damaged")
+    shutil.rmtree(str(folder / "gpt"))
+    flipped, cut = (folder / "codec" / f"step-000000{step}" / "state.safetensors" for step in (20, 16))
+    content = bytearray(flipped.read_bytes())
+    content[-100] ^= 1
+    flipped.write_bytes(content)
+    cut.write_bytes(cut.read_bytes()[:-1000])
+    ended = runs.start("damaged", *CODEC).end()
+    assert ended.status == 0
+    assert "step-00000020: this checkpoint cannot be used, state.safetensors is not what was written" in ended.said
+    assert "step-00000016: this checkpoint cannot be used, state.safetensors has" in ended.said
+    assert "codec: goes on after step 12 of 20" in ended.said
+    assert differences(folder, runs.folder("whole"), ["codec"]) == []
+
+
+def test_a_run_goes_on_when_there_is_no_room_for_checkpoints(runs):
+    """Each that could not be written is said, and all steps are taken."""
+    # More than a sample or the journal has, less than a checkpoint; or than the report, which is said at the end.
+    ended = runs.start("full", *CODEC, "train.save_every=10", most_bytes=40_000).end()
+    assert ended.said.count("could not be written: File too large") == 2, ended.said
+    assert losses(runs.folder("full"), "codec") == losses(runs.folder("whole"), "codec")
+    assert not Checkpoints(runs.folder("full") / "codec").steps()

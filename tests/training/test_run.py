@@ -1,0 +1,298 @@
+"""Whole runs, as processes: what they leave, what they repeat, on which devices, and what they say when they cannot."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from golden_losses import GOLDEN, KEPT
+from run_processes import copy, differences, final, losses, make_corpus, summary, unfinished
+
+from xtts.audio import wav
+from xtts.planning.plan import settled
+from xtts.recipe import loading
+from xtts.reporting.journal import Journal
+from xtts.weights.importing import read_folder
+from xtts.weights.layout import MEL_STATS
+
+CODEC = 'run.stages=["codec"]'
+UNSEEN = "train.validate_every=0"  # a trace less; what is trained is the same
+ROUNDING = 1e-3  # of losses, in which sums over replicas have tipped a code or two
+FIGURES = "steps traces retraces_after_warmup data_wait_share frames_per_second padding seconds devices tensorflow"
+
+
+def test_a_run_learns_and_leaves_its_records(runs):
+    """Losses fall, every planned shape is visited, nothing is traced again, and each file holds what it should."""
+    folder, settings = runs.folder("whole"), settled(loading.load(str(runs.root / "recipe.toml")))
+    recipe = loading.load(str(folder / "recipe.toml"))
+    assert (recipe.train, recipe.data, recipe.codec) == (settings.train, settings.data, settings.codec)
+    for stage in ("codec", "gpt"):
+        lines = Journal(folder).metrics(stage)
+        assert [line["step"] for line in lines] == list(range(1, 21))
+        assert set("step stage loss shape step_seconds wait_seconds".split()) <= set(lines[0])
+        assert sum(losses(folder, stage)[-4:]) < 0.95 * sum(losses(folder, stage)[:4])
+        assert [line["step"] for line in Journal(folder).validation(stage)] == [10, 20]
+    planned = json.loads((folder / "plan.json").read_text(encoding="utf-8"))["shapes"]
+    visited = {shape for line in Journal(folder).metrics("gpt") for shape in line["shape"].split("+")}
+    assert visited == {f"{one['text_length']}x{one['mel_frames']}x{one['batch_size']}" for one in planned}
+    found = summary(folder)
+    for figures in (found, *found["stages"].values()):
+        assert set(FIGURES.split()) | {"final_loss"} <= set(figures)
+        assert figures["retraces_after_warmup"] == 0
+    assert list(found["stages"]) == ["codec", "gpt"]
+    assert (found["steps"], found["finished"], found["skipped"]) == (40, True, 0)
+
+
+def test_a_run_can_be_heard_and_its_weights_read(runs):
+    """Each sample is a wave and a picture; `model` holds the weights under their published names."""
+    folder = runs.folder("whole")
+    samples = Journal(folder).samples()
+    assert {(line["stage"], line["step"]) for line in samples} == {("codec", 20), ("gpt", 20)}
+    for line in samples:
+        assert len(wav.load(str(folder / line["wav"]), 22050)) > 0
+        assert (folder / line["picture"]).read_bytes().startswith(b"\x89PNG")
+    description, tensors = read_folder(folder / "model")
+    assert description.parts == ("gpt", "codec")
+    assert (tensors[MEL_STATS] > 0).all()
+
+
+def test_free_lengths_train_in_one_trace(runs, relaxed):
+    """Batches are as long as their longest, every epoch has every frame of the corpus, and nothing is traced again."""
+    folder = runs.folder("relaxed")
+    lines, found = Journal(folder).metrics("gpt"), summary(folder)["stages"]["gpt"]
+    assert found["retraces_after_warmup"] == 0
+    traced = [line["text"] for line in Journal(folder).events() if line["kind"] == "trace"]
+    assert traced == ["gpt_add_free", "gpt_apply_sums"]
+    assert json.loads((folder / "plan.json").read_text(encoding="utf-8"))["traces"] == 1
+    assert len({size for line in lines for size in line["shape"].split("+")}) > 4
+    assert {first["frames"] + second["frames"] for first, second in zip(lines[::2], lines[1::2])} == {540}
+    assert sum(losses(folder, "gpt")[-4:]) < 0.95 * sum(losses(folder, "gpt")[:4])
+
+
+def from_golden(runs, name, without):
+    """A run's folder with what TensorFlow 2.4 had trained, without some of it."""
+    folder = runs.folder(name)
+    shutil.copytree(str(GOLDEN / "run"), str(folder))
+    shutil.rmtree(folder / without)
+    return folder
+
+
+def test_losses_are_the_same_on_every_tensorflow(runs):
+    """Step by step, as they were on another release.
+
+    The GPT's codec is the golden one: of two codes equally near a vector, the last bit of a weight decides.
+    """
+    expected = json.loads((GOLDEN / "losses.json").read_text())
+    assert losses(runs.folder("whole"), "codec") == pytest.approx(expected["codec"], rel=1e-3)
+    folder = from_golden(runs, "given", without="gpt")
+    ended = runs.start("given").end()
+    assert ended.status == 0, ended.said
+    assert "codec: finished before, after 20 steps" in ended.said
+    assert losses(folder, "gpt") == pytest.approx(expected["gpt"], rel=1e-3)
+
+
+@pytest.mark.parametrize(("stage", "without"), [("codec", "codec/step-00000020"), ("gpt", "codec/step-00000012")])
+def test_a_checkpoint_of_the_oldest_tensorflow_goes_on(runs, stage, without):
+    """What TensorFlow 2.4 had trained half-way ends with the losses it would have had."""
+    folder = from_golden(runs, f"oldest-{stage}", without)
+    ended = runs.start(f"oldest-{stage}", *([CODEC] if stage == "codec" else [])).end()
+    assert ended.status == 0, ended.said
+    assert f"{stage}: goes on after step {KEPT} of 20" in ended.said
+    expected = json.loads((GOLDEN / "losses.json").read_text())[stage]
+    assert losses(folder, stage) == pytest.approx(expected[KEPT:], rel=1e-3)
+
+
+def test_more_steps_go_on_from_the_end(runs):
+    """A stage takes the steps that were added, and none again."""
+    folder = copy(runs, "more")
+    ended = runs.start("more", CODEC, UNSEEN, "train.steps=22").end()
+    assert ended.status == 0, ended.said
+    assert "codec: goes on after step 20 of 22" in ended.said
+    assert losses(folder, "codec")[:20] == losses(runs.folder("whole"), "codec")
+    assert len(losses(folder, "codec")) == 22
+
+
+def test_what_is_finished_is_not_repeated(runs):
+    """The second start says so, and changes neither journal nor checkpoints."""
+    folder = copy(runs, "again")
+    ended = runs.start("again").end()
+    assert ended.status == 0, ended.said
+    for stage in ("codec", "gpt"):
+        assert f"{stage}: finished before, after 20 steps; it is not repeated" in ended.said
+    assert differences(folder, runs.folder("whole")) == []
+    assert read_folder(folder / "model")[0].parts == ("gpt", "codec")
+
+
+def test_a_finished_stage_with_other_inputs_trains_anew(runs):
+    """What it had made is kept beside it."""
+    folder = copy(runs, "anew")
+    ended = runs.start("anew", CODEC, UNSEEN, "codec.steps=2", "codec.commitment=0.5").end()
+    assert ended.status == 0, ended.said
+    assert "codec: trained anew, because its inputs changed: codec.commitment 0.25 -> 0.5" in ended.said
+    assert final(folder, "codec.1") == final(runs.folder("whole"), "codec")
+    assert len(losses(folder, "codec")) == 2
+
+
+def test_an_unfinished_stage_with_other_inputs_goes_on_and_says_what_changed(runs):
+    """Nothing that was learned is lost, the average of the weights may come or go."""
+    folder = unfinished(copy(runs, "other"), "gpt")
+    ended = runs.start("other", UNSEEN, "train.ema_decay=0", "train.dropout=0").end()
+    assert ended.status == 0, ended.said
+    changed = "train.dropout 0.1 -> 0.0, train.ema_decay 0.999 -> 0.0"
+    assert f"gpt: goes on with other inputs than it was begun with: {changed}" in ended.said
+    assert losses(folder, "gpt")[:16] == losses(runs.folder("whole"), "gpt")[:16]
+    assert len(losses(folder, "gpt")) == 20
+
+
+@pytest.mark.parametrize("stages", [["gpt"], pytest.param(["codec", "gpt"], marks=pytest.mark.long)], ids="+".join)
+def test_a_run_starts_from_the_weights_that_a_recipe_names(runs, stages):
+    """Each stage begins with what another run had learned: on the same first batch its loss is lower.
+
+    Weights of a run are not published ones: what is trained from them speaks as they do.
+    """
+    name = f"tuned-{len(stages)}"
+    named = (f"run.stages={json.dumps(stages)}", "model.weights=runs/whole/model", "train.steps=2")
+    ended = runs.start(name, UNSEEN, *named).end()
+    assert ended.status == 0, ended.said
+    for stage in stages:
+        assert losses(runs.folder(name), stage)[0] < 0.95 * losses(runs.folder("whole"), stage)[0]
+    assert not read_folder(runs.folder(name))[0].is_published
+
+
+@pytest.mark.parametrize("stages", [["codec"], pytest.param(["codec", "gpt"], marks=pytest.mark.long)], ids="+".join)
+def test_mirrored_devices_have_the_losses_of_one(runs, stages):
+    """Two replicas of one row each train as one device of two rows does: rows are dealt in turn, so these are the same.
+
+    With more rows a replica the same utterances lie in other rows, and each row draws a cut of its own.
+    """
+    fewer = ("data.shape_count=1", "train.gradient_accumulation_steps=1", "train.dropout=0", "train.steps=10", UNSEEN)
+    names = {"single": 2, "mirrored": 1}  # rows of a device
+    for name, rows in names.items():
+        own = (f"codec.batch_size={rows}", f"train.batch_size={rows}", f"devices.multi_gpu={str(rows == 1).lower()}")
+        ended = runs.start(f"{name}-{len(stages)}", f"run.stages={json.dumps(stages)}", *own, *fewer).end()
+        assert ended.status == 0, ended.said
+        assert ("strategy: MirroredStrategy" in ended.said) == (rows == 1)
+    for stage in stages:
+        one, two = (losses(runs.folder(f"{name}-{len(stages)}"), stage) for name in names)
+        assert two == pytest.approx(one, rel=ROUNDING)
+        assert len(two) == 10
+
+
+def test_one_device_makes_features_while_another_trains(runs):
+    """Dual on logical CPU devices, the first of which trains: live features are traced in every shape beforehand."""
+    ended = runs.start("dual", "devices.data_gpu=1", "devices.model_gpu=0", "devices.buffer_size=2").end()
+    assert ended.status == 0, ended.said
+    assert "mode: dual, strategy: OneDeviceStrategy\nfeatures: /CPU:1 (in place of GPU 1)" in ended.said
+    for stage in ("codec", "gpt"):
+        assert losses(runs.folder("dual"), stage) == pytest.approx(losses(runs.folder("whole"), stage), rel=0.2)
+    assert summary(runs.folder("dual"))["retraces_after_warmup"] == 0
+
+
+def test_several_devices_make_features_for_a_mirrored_model(runs):
+    """Two data devices and two of the model on logical CPUs: whoever makes a batch, the losses are the same.
+
+    Not to the last bit: once in many runs two replicas at work at the same time have rounded otherwise.
+    """
+    settings = ("data.shape_count=1", "train.gradient_accumulation_steps=1", "train.steps=8", UNSEEN, CODEC)
+    for name, data in (("four", "0,1"), ("three", "0")):
+        ended = runs.start(name, f"devices.data_gpu={data}", "devices.model_gpu=2,3", *settings).end()
+        assert ended.status == 0, ended.said
+        assert "mode: dual, strategy: MirroredStrategy\nfeatures: /CPU:0 (in place of GPU 0)" in ended.said
+    four, three = (losses(runs.folder(name), "codec") for name in ("four", "three"))
+    assert four == pytest.approx(three, rel=ROUNDING)
+    assert len(four) == 8
+    figures = summary(runs.folder("four"))
+    assert figures["retraces_after_warmup"] == 0
+    assert [one["device"] for one in figures["division"]] == ["/CPU:0", "/CPU:1"]
+    assert sum(one["batches"] for one in figures["division"]) == 8
+    page = (runs.folder("four") / "report.html").read_text(encoding="utf-8")
+    assert "share of batches" in page
+
+
+@pytest.fixture
+def disappearing(runs):
+    """Start a run with live features, and take recordings away once it is under way: `disappearing("name", paths)`."""
+
+    def run(name, pattern):
+        make_corpus(runs.root / name)
+        settings = (f"data.train={name}", "data.val=corpus", "data.features=live", "train.steps=30")
+        run = runs.start(name, CODEC, *settings)
+        run.until(lambda run: (run.folder / "codec" / "inputs.json").exists())
+        for path in (runs.root / name / "wavs").glob(pattern):
+            path.unlink()
+        return run.end()
+
+    return run
+
+
+def test_a_recording_that_disappears_is_set_aside(runs, disappearing):
+    """The run names it and ends as planned."""
+    ended = disappearing("one-less", "07.wav")
+    assert ended.status == 0, ended.said
+    assert ended.said.count("07 is set aside: ") == 1
+    figures = summary(runs.folder("one-less"))
+    assert [warning[:15] for warning in figures["warnings"]] == ["07 is set aside"]
+    assert figures["steps"] == 30
+
+
+def test_recordings_that_all_disappear_end_a_run(disappearing):
+    """With a sentence: there is nothing to train on."""
+    ended = disappearing("nothing-left", "*.wav")
+    assert ended.status == 1
+    assert "utterances can no longer be read" in ended.said.splitlines()[-1]
+
+
+def test_losses_that_are_no_numbers_end_a_run_with_advice(runs):
+    """Steps that would spoil the weights are skipped and counted, and after some in a row it is said what to change."""
+    wild = ("train.precision=float16", "codec.learning_rate=1", "train.schedule=constant", "train.warmup_steps=0")
+    ended = runs.start("wild", CODEC, UNSEEN, *wild, "train.most_skipped=3", "train.steps=200").end()
+    assert ended.status == 1, ended.said
+    assert "3 steps in a row" in ended.said.splitlines()[-1]
+    assert "Lower train.learning_rate" in ended.said.splitlines()[-1]
+    assert summary(runs.folder("wild"))["skipped"] >= 3
+    assert [line["skipped"] for line in Journal(runs.folder("wild")).metrics()][-3:] == [True] * 3
+
+
+def test_a_run_keeps_voices_and_speaks(runs, xtts, tmp_path):
+    """Held-out recordings are kept under their speakers' names, and the first of them speaks when none is named."""
+    folder = runs.folder("whole")
+    kept = sorted(path.name for path in (folder / "voices").iterdir())
+    assert kept
+    assert set(kept) <= {"voice0.wav", "voice1.wav"}
+    lively = ("--temperature", "10", "--top-p", "1", "--repetition-penalty", "1", "--seed", "1")
+    done = xtts("say", folder, "la mi", "-o", "x.wav", "--json", *lively)
+    assert done.returncode == 0, done.stderr
+    assert f"this is {kept[0][:-4]}" in done.stderr
+    assert json.loads(done.stdout)["sentences"][0]["text"] == "la mi"
+    assert (tmp_path / "x.wav").exists()
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        (["data.shapes=relaxed", "train.jit_compile=true"], "XLA compiles anew for every length"),
+        (['run.stages=["gpt"]'], "the gpt stage needs a codec"),
+        (["run.folder=recipe.toml"], "recipe.toml/refused/run.lock: Not a directory; name a folder"),
+        (["model.weights=nowhere"], "nowhere: there is no such folder"),
+        (["model.weights=runs/whole/model", "model.size=small"], "holds 1 layers of 16, which is not"),
+        (["train.learning_rate=1e30"], "train.learning_rate"),
+    ],
+)
+def test_what_cannot_be_trained_is_a_sentence(runs, settings, sentence):
+    """Exit status 1 or 2, what is wrong and what to do, and no traceback."""
+    ended = runs.start("refused", *settings).end()
+    assert ended.status in (1, 2)
+    assert sentence in ended.said
+
+
+def test_too_little_memory_is_a_sentence():
+    """Whether TensorFlow or NumPy cannot have it, what is said is what to lower."""
+    import tensorflow as tf
+
+    from xtts.training.run import RunError, enough_memory
+
+    recipe = loading.loads("[train]\nbatch_size = 16\n")
+    for greedy in (lambda: tf.zeros([2**45]), lambda: np.zeros([2**45])):
+        said = r"train\.batch_size = 8, where it was 16, .*accumulation_steps = 2 "
+        with pytest.raises(RunError, match=said), enough_memory(recipe):
+            greedy()

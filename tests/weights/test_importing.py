@@ -1,0 +1,603 @@
+"""weights, names and tensorfile: checkpoints come in and go out under their published names, bit for bit."""
+
+import json
+import os
+import struct
+import subprocess
+import sys
+from collections import OrderedDict
+from pathlib import Path
+
+import attrs
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+from safetensors.numpy import load_file, save_file
+from torch_files import archive, modules, pickled, save
+
+from xtts.planning.sizes import SIZES, parameters
+from xtts.weights import importing, layout, safetensors_file
+from xtts.weights.safetensors_file import WeightsError
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+HEADS = 4  # of the golden model
+SCALE, DIRECTION = layout.SCALE, layout.DIRECTION
+
+
+@pytest.fixture(scope="module")
+def golden():
+    """A small model's tensors as `model.pth` names them, without its codec; and the codec's."""
+    found = {f"gpt.{name}": tensor for name, tensor in load_file(GOLDEN / "gpt.weights.safetensors").items()}
+    for part in ("decoder", "speaker"):
+        tensors = load_file(GOLDEN / f"{part}.weights.safetensors")
+        found.update((f"hifigan_decoder.{name}", tensor) for name, tensor in tensors.items())
+    found["mel_stats"] = np.linspace(-1, 1, 80, dtype=np.float32)
+    return found, load_file(GOLDEN / "dvae.weights.safetensors")
+
+
+@pytest.fixture
+def files(golden, tmp_path):
+    """The same as files: a `model.pth` with the config that Coqui pickles into it, and a `dvae.pth`."""
+    model, dvae = golden
+    path = checkpoint(tmp_path / "model.pth", model)
+    return path, save(OrderedDict(dvae), tmp_path / "dvae.pth"), tmp_path / "out"
+
+
+def checkpoint(path, model, **more):
+    return save({"model": OrderedDict(model), "config": {"model_args": {"gpt_n_heads": HEADS}}, **more}, path)
+
+
+def same(found, expected):
+    assert sorted(found) == sorted(expected)
+    for name, tensor in expected.items():
+        assert found[name].dtype == tensor.dtype, name
+        assert found[name].shape == tensor.shape, name
+        assert found[name].tobytes() == np.ascontiguousarray(tensor).tobytes(), name
+
+
+def whole(golden):
+    return {**golden[0], **{f"dvae.{name}": tensor for name, tensor in golden[1].items()}}
+
+
+def refusal(*arguments, **options):
+    """The lines of the WeightsError that an import ends in."""
+    with pytest.raises(WeightsError) as error:
+        importing.import_checkpoint(*arguments, **options)
+    return str(error.value).splitlines()
+
+
+# Import and export
+
+
+def test_an_import_keeps_every_bit(files, golden):
+    """Names, layouts and numbers are the published ones, counters and tables included."""
+    model, dvae, out = files
+    imported = importing.import_checkpoint(model, out, dvae)
+    same(load_file(out / "model.safetensors"), whole(golden))
+    assert sorted(path.name for path in out.iterdir()) == ["model.json", "model.safetensors"]
+    assert imported.tensors == len(whole(golden))
+    assert "Coqui Public Model License" in imported.text()
+    assert "non-commercial" in imported.text()
+
+
+def test_sizes_are_found_from_the_shapes(files):
+    """The golden model's sizes come back from its tensors, and its heads from the config beside them."""
+    model, dvae, out = files
+    found = importing.import_checkpoint(model, out, dvae).model
+    gpt, codec, speaker, decoder = found.size.gpt, found.size.codec, found.size.speaker, found.size.decoder
+    assert (gpt.layers, gpt.width, gpt.heads, gpt.text_positions, gpt.audio_positions) == (2, 64, HEADS, 22, 32)
+    assert (gpt.conditioning_blocks, gpt.perceiver_layers, gpt.perceiver_heads, gpt.prompt_positions) == (6, 2, 8, 70)
+    assert (codec.hidden, codec.code_width, codec.codes, codec.blocks, codec.kernel) == (32, 16, 96, 3, 3)
+    assert (speaker.blocks, speaker.filters, speaker.width) == ((1, 2, 1, 1), (8, 8, 16, 16), 512)
+    assert (decoder.width, decoder.upsampling, decoder.kernels) == (32, (8, 8, 2, 2), (16, 16, 4, 4))
+    assert (decoder.block_kernels, decoder.dilations) == ((3, 7, 11), (1, 3, 5))
+    assert (found.text_tokens, found.n_mels) == (50, 80)
+    assert importing.read_folder(out)[0] == found
+
+
+def test_a_round_trip_is_bit_equal(files, tmp_path):
+    """Import, export, import: the second folder holds what the first does."""
+    model, dvae, out = files
+    importing.import_checkpoint(model, out, dvae)
+    exported = importing.export(out, tmp_path / "voice.safetensors")
+    assert [path.name for path in exported] == ["voice.safetensors", "voice.dvae.safetensors"]
+    again = tmp_path / "again"
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps({"model_args": {"gpt_n_heads": HEADS}}))
+    importing.import_checkpoint(exported[0], again, exported[1], config=config)
+    assert (again / "model.safetensors").read_bytes() == (out / "model.safetensors").read_bytes()
+    assert (again / "model.json").read_bytes() == (out / "model.json").read_bytes()
+
+
+def test_an_export_has_the_public_names(files, golden, tmp_path):
+    """What the public implementation wants is there under its names, and the codec in a file of its own."""
+    model, dvae, out = files
+    importing.import_checkpoint(model, out, dvae)
+    first, second = importing.export(out, tmp_path / "voice.safetensors")
+    same(load_file(first), golden[0])
+    same(load_file(second), golden[1])
+
+
+def test_an_export_makes_what_is_no_weight(files, golden, tmp_path):
+    """Counters, windows and filters that a model of ours does not keep are made for those who want them."""
+    model, dvae, out = files
+    imported = importing.import_checkpoint(model, out, dvae)
+    made = layout.constants(imported.model)
+    bare = {name: tensor for name, tensor in whole(golden).items() if name not in made}
+    assert len(bare) == len(whole(golden)) - len(made)
+    importing.write_folder(tmp_path / "bare", imported.model, bare)
+    first, second = (load_file(path) for path in importing.export(tmp_path / "bare", tmp_path / "voice.safetensors"))
+    assert sorted(first) == sorted(golden[0])
+    assert sorted(second) == sorted(golden[1])
+    for name in ("torch_spec.0.filter", "torch_spec.1.mel_scale.fb", "torch_spec.1.spectrogram.window"):
+        name = f"hifigan_decoder.speaker_encoder.{name}"
+        np.testing.assert_allclose(first[name], golden[0][name], atol=1e-5)
+
+
+def test_a_trainers_checkpoint_is_the_same_model(golden, tmp_path):
+    """Prefixed with xtts., with its codec, its features and its optimizer in it."""
+    tensors = {f"xtts.{name}": tensor for name, tensor in golden[0].items()}
+    tensors.update((f"dvae.{name}", tensor) for name, tensor in golden[1].items())
+    tensors["torch_mel_spectrogram_style_encoder.mel_stft.spectrogram.window"] = np.ones(8, np.float32)
+    tensors["torch_mel_spectrogram_dvae.mel_stft.spectrogram.window"] = np.ones(8, np.float32)
+    path = checkpoint(tmp_path / "best_model.pth", tensors, optimizer={"state": {0: {"step": 3}}}, step=10)
+    imported = importing.import_checkpoint(path, tmp_path / "out")
+    same(load_file(tmp_path / "out" / "model.safetensors"), whole(golden))
+    assert imported.ignored == 2
+
+
+def test_what_v1_carries_beside_the_model_is_left_out(golden, tmp_path):
+    """The copy for inference, the embedding that is not used and older libraries' masks are no part of it."""
+    more = {
+        "gpt.gpt_inference.transformer.h.0.ln_1.weight": np.ones(64, np.float32),
+        "gpt.gpt.wte.weight": np.ones((98, 64), np.float32),
+        "gpt.gpt.h.0.attn.bias": np.ones((1, 1, 8, 8), bool),
+        "gpt.gpt.h.0.attn.masked_bias": np.array(-1e4, np.float32),
+    }
+    imported = importing.import_checkpoint(checkpoint(tmp_path / "model.pth", {**golden[0], **more}), tmp_path / "out")
+    same(load_file(tmp_path / "out" / "model.safetensors"), golden[0])
+    assert imported.ignored == 4
+    assert imported.model.parts == ("gpt", "decoder", "speaker")
+    assert imported.model.size.codec.codes == 96
+    assert "no codec" in imported.text()
+
+
+def test_a_model_without_a_perceiver_is_imported_to_be_kept(golden, tmp_path):
+    """XTTS v1 has none: the import says what cannot be done with it, and export gives it back."""
+    tensors = {name: tensor for name, tensor in golden[0].items() if "perceiver" not in name}
+    imported = importing.import_checkpoint(checkpoint(tmp_path / "model.pth", tensors), tmp_path / "out")
+    assert imported.model.size.gpt.perceiver_layers == 0
+    assert "no perceiver: an XTTS v1 can be exported, but neither trained nor spoken with" in imported.text()
+    importing.export(tmp_path / "out", tmp_path / "again.safetensors")
+    again = load_file(tmp_path / "again.safetensors")
+    same({name: again[name] for name in tensors}, tensors)
+
+
+def test_both_spellings_of_weight_norm_are_one(golden, tmp_path):
+    """weight_g and weight_v become the names of today, with the same numbers."""
+    older = {
+        name.replace(SCALE, ".weight_g").replace(DIRECTION, ".weight_v"): value for name, value in golden[0].items()
+    }
+    assert sum(name.endswith("weight_g") for name in older) == 76
+    importing.import_checkpoint(checkpoint(tmp_path / "model.pth", older), tmp_path / "out")
+    same(load_file(tmp_path / "out" / "model.safetensors"), golden[0])
+
+
+def test_folded_weights_are_exported_in_halves(golden, tmp_path):
+    """A checkpoint without weight norm imports as it is, and exports with it, equal when folded again."""
+    from xtts.weights.weight_norm import fold
+
+    folded = fold(golden[0])
+    importing.import_checkpoint(checkpoint(tmp_path / "model.pth", folded), tmp_path / "out")
+    same(load_file(tmp_path / "out" / "model.safetensors"), folded)
+    (exported,) = importing.export(tmp_path / "out", tmp_path / "voice.safetensors")
+    assert sorted(load_file(exported)) == sorted(golden[0])
+    same(fold(load_file(exported)), folded)
+
+
+def test_mel_norms_may_be_a_file_of_their_own(golden, tmp_path):
+    """Where the checkpoint lacks mel_stats, mel_norms.pth has them."""
+    tensors = {name: tensor for name, tensor in golden[0].items() if name != "mel_stats"}
+    path = checkpoint(tmp_path / "model.pth", tensors)
+    assert refusal(path, tmp_path / "out")[1:] == ["  mel_stats: missing, expected [80]"]
+    norms = save(golden[0]["mel_stats"], tmp_path / "mel_norms.pth")
+    importing.import_checkpoint(path, tmp_path / "out", mel_norms=norms)
+    same(load_file(tmp_path / "out" / "model.safetensors"), golden[0])
+
+
+def test_heads_come_from_an_object_too(golden, tmp_path):
+    """The published v2 pickles its config's class: it is not made, but its heads are read."""
+    kinds = ("TTS.tts.configs.xtts_config.XttsConfig", "TTS.tts.models.xtts.XttsArgs")
+    with modules(kinds) as made:
+        config, arguments = made[kinds[0]](), made[kinds[1]]()
+        arguments.gpt_n_heads = 2
+        config.model_args = arguments
+        program, storages = pickled({"model": golden[0], "config": config}, made)
+    path = archive(tmp_path / "model.pth", program, storages)
+    assert importing.import_checkpoint(path, tmp_path / "out").model.size.gpt.heads == 2
+
+
+# What does not fit
+
+
+def test_every_tensor_that_does_not_fit_is_in_one_list(golden, tmp_path):
+    """Missing, surplus and misshapen, each with its name and both shapes; and nothing is written."""
+    tensors = dict(golden[0])
+    del tensors["gpt.gpt.h.1.ln_1.weight"]
+    del tensors["hifigan_decoder.waveform_decoder.ups.2" + DIRECTION]
+    tensors["gpt.text_embedding.weight"] = tensors["gpt.text_embedding.weight"][:, :63]
+    tensors["hifigan_decoder.speaker_encoder.bn1.num_batches_tracked"] = np.zeros(2, np.int64)
+    tensors["gpt.final_norm.bias"] = np.zeros(64, np.int64)
+    tensors["gpt.surprise"] = np.zeros((2, 3), np.float32)
+    lines = refusal(checkpoint(tmp_path / "model.pth", tensors), tmp_path / "out")
+    assert lines[0].startswith(str(tmp_path / "model.pth"))
+    assert "nothing was loaded" in lines[0]
+    assert sorted(lines[1:]) == [
+        "  gpt.final_norm.bias: has int64 numbers, expected float32",
+        "  gpt.gpt.h.1.ln_1.weight: missing, expected [64]",
+        "  gpt.surprise: surplus, has [2, 3]",
+        "  gpt.text_embedding.weight: has [50, 63], expected [50, 64]",
+        "  hifigan_decoder.speaker_encoder.bn1.num_batches_tracked: has [2], expected []",
+        f"  hifigan_decoder.waveform_decoder.ups.2{DIRECTION}: missing, expected [8, 4, 4]",
+    ]
+    assert [path.name for path in tmp_path.iterdir()] == ["model.pth"]
+
+
+def test_a_missing_layer_is_missed(golden, tmp_path):
+    """Layers are counted to the last one, so that one in between is not made up for by the next."""
+    tensors = {name: tensor for name, tensor in golden[0].items() if not name.startswith("gpt.gpt.h.0.")}
+    lines = refusal(checkpoint(tmp_path / "model.pth", tensors), tmp_path / "out")
+    assert len(lines) == 1 + 12
+    assert all(line.startswith("  gpt.gpt.h.0.") and "missing" in line for line in lines[1:])
+
+
+def test_a_codec_of_another_model_does_not_fit(golden, tmp_path):
+    """v1's codec has more codes than v2's transformer knows."""
+    dvae = dict(golden[1])
+    dvae["codebook.cluster_size"] = np.zeros(200, np.float32)
+    dvae["codebook.embed"] = dvae["codebook.embed_avg"] = np.zeros((16, 200), np.float32)
+    dvae["discrete_loss.accumulator"] = np.zeros((100, 200), np.float32)
+    path = checkpoint(tmp_path / "model.pth", golden[0])
+    lines = refusal(path, tmp_path / "out", save(dvae, tmp_path / "dvae.pth"))
+    assert "  gpt.mel_embedding.weight: has [98, 64], expected [202, 64]" in lines
+
+
+@pytest.mark.parametrize(
+    "name", ["gpt.gpt.h.999999.ln_1.weight", "dvae.encoder.999999.weight", "gpt.gpt.h.9" + "9" * 50]
+)
+def test_an_absurd_name_does_not_make_an_absurd_list(golden, tmp_path, name):
+    """A layer's number that no model reaches is one surplus tensor, not a million missing ones."""
+    path = checkpoint(tmp_path / "model.pth", {**golden[0], name: np.ones(64, np.float32)})
+    assert len(refusal(path, tmp_path / "out")) < 500
+
+
+def test_what_is_no_tensor_is_named(golden, tmp_path):
+    """A table, a text or an object among the weights."""
+    lines = refusal(checkpoint(tmp_path / "model.pth", {**golden[0], "gpt.x": "text", 3: 4}), tmp_path / "out")
+    assert lines[1:] == [
+        "  'gpt.x': is str, expected a tensor under a name",
+        "  3: is int, expected a tensor under a name",
+    ]
+
+
+@pytest.mark.parametrize("value", [{"model": {}}, {"a": 1}, [1, 2], 3, {"model": {"a": {"b": 1}}}])
+def test_a_file_without_tensors_is_no_checkpoint(tmp_path, value):
+    """It is said so, with the path."""
+    path = save(value, tmp_path / "model.pth")
+    assert refusal(path, tmp_path / "out") == [
+        f"{path}: there is no table of tensors in it; name a checkpoint, such as model.pth"
+    ]
+
+
+def test_a_folder_that_is_there_is_not_written_over(files):
+    """An import makes a new folder, or fills an empty one."""
+    model, dvae, out = files
+    out.mkdir()
+    importing.import_checkpoint(model, out, dvae)
+    before = (out / "model.safetensors").read_bytes()
+    assert "is there already" in refusal(model, out, dvae)[0]
+    assert (out / "model.safetensors").read_bytes() == before
+
+
+def test_a_failed_write_leaves_nothing(files, monkeypatch):
+    """A disk that is full in the middle of it leaves neither a folder nor a draft."""
+    model, dvae, out = files
+    before = sorted(out.parent.iterdir())
+
+    def full(*_arguments, **_options):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(importing.json, "dumps", full)
+    assert "No space left on device" in refusal(model, out, dvae)[0]
+    assert sorted(out.parent.iterdir()) == before
+
+
+def test_heads_must_divide_the_width(golden, tmp_path):
+    """A config of another model is noticed."""
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps({"model_args": {"gpt_n_heads": 7}}))
+    lines = refusal(checkpoint(tmp_path / "model.pth", golden[0]), tmp_path / "out", config=config)
+    assert lines[1:] == ["  a width of 64 is not divided by 7 heads"]
+
+
+@pytest.mark.parametrize("content", ["", "[", "[]", "{}", '{"size": {}}', "null", '{"n_mels": "a"}'])
+def test_a_damaged_size_file_gets_a_sentence(files, content):
+    """model.json is a user's file too."""
+    model, dvae, out = files
+    importing.import_checkpoint(model, out, dvae)
+    (out / "model.json").write_text(content)
+    with pytest.raises(WeightsError, match=r"model\.json"):
+        importing.read_folder(out)
+
+
+def test_export_says_what_is_wrong(tmp_path, files):
+    """No such folder, a name that does not fit the format, a folder that is none of ours."""
+    model, dvae, out = files
+    importing.import_checkpoint(model, out, dvae)
+    for folder, name, words in [
+        (tmp_path / "none", "a.safetensors", "no such folder"),
+        (out, "a.pth", r"ends in \.safetensors"),
+        (tmp_path, "a.safetensors", r"model\.json"),
+    ]:
+        with pytest.raises(WeightsError, match=words):
+            importing.export(folder, tmp_path / name)
+
+
+# The text vocabulary
+
+
+def vocabulary(path, count):
+    path.write_text(json.dumps({"model": {"vocab": {str(n): n for n in range(count)}}, "added_tokens": [{"id": 0}]}))
+    return path
+
+
+def test_a_larger_vocabulary_keeps_the_old_rows(files, golden, tmp_path):
+    """New tokens get rows of their own, near the mean of the old ones, which keep every bit."""
+    model, dvae, out = files
+    vocab = vocabulary(tmp_path / "vocab.json", 60)
+    assert "60 tokens and the checkpoint rows for 50" in refusal(model, out, dvae, vocab)[0]
+    imported = importing.import_checkpoint(model, out, dvae, vocab, extend=True)
+    assert imported.added_rows == 10
+    assert imported.model.text_tokens == 60
+    found = load_file(out / "model.safetensors")
+    for name in importing.TEXT_ROWS:
+        old, rows = golden[0][name], found[name]
+        assert rows[:50].tobytes() == old.tobytes()
+        assert rows.shape == (60, *old.shape[1:])
+        assert rows.dtype == old.dtype
+        assert np.abs(rows[50:] - old.mean(axis=0)).max() < 0.6 * old.std()
+        if old.ndim > 1:
+            assert len(np.unique(rows[50:], axis=0)) == 10
+    same(
+        {name: found[name] for name in found if name not in importing.TEXT_ROWS},
+        {name: value for name, value in whole(golden).items() if name not in importing.TEXT_ROWS},
+    )
+    assert (out / "vocab.json").read_bytes() == vocab.read_bytes()
+
+
+def test_an_extension_is_the_same_each_time(golden):
+    """It is drawn from the generator that is given."""
+    first, second = (importing.extend_text(golden[0], 70, np.random.default_rng(3)) for _ in range(2))
+    same(first, second)
+    same(importing.extend_text(golden[0], 50, np.random.default_rng(3)), golden[0])
+    with pytest.raises(WeightsError, match="can only grow"):
+        importing.extend_text(golden[0], 49, np.random.default_rng(3))
+
+
+@pytest.mark.parametrize("content", ["{", "{}", "[]", '{"model": {"vocab": {"a": "b"}}}', '{"model": {"vocab": {}}}'])
+def test_what_is_no_vocabulary_is_said_so(files, tmp_path, content):
+    """Before anything is written."""
+    model, dvae, out = files
+    vocab = tmp_path / "vocab.json"
+    vocab.write_text(content)
+    assert str(vocab) in refusal(model, out, dvae, vocab)[0]
+    assert not out.exists()
+
+
+# Names and sizes
+
+
+@pytest.mark.parametrize("preset", SIZES)
+def test_names_count_what_sizes_count(preset):
+    """The published tensors of a preset hold exactly the parameters that its sizes say."""
+    model = layout.Description(SIZES[preset], text_tokens=300)
+    counted = dict.fromkeys(layout.PREFIXES, 0)
+    for name, shape in layout.shapes(model).items():
+        for part, prefix in layout.PREFIXES.items():
+            if name.startswith(prefix):
+                counted[part] += int(np.prod(shape))
+    expected = parameters(SIZES[preset], 300)
+    assert counted == {part: expected[part].total for part in layout.PREFIXES}
+
+
+@pytest.mark.parametrize("preset", SIZES)
+def test_a_preset_is_found_again_from_its_shapes(preset):
+    """describe is the inverse of shapes."""
+    model = layout.Description(SIZES[preset], text_tokens=300)
+    tensors = {name: np.broadcast_to(np.float32(0), shape) for name, shape in layout.shapes(model).items()}
+    assert layout.describe(tensors, {}) == model
+    assert layout.problems(model, tensors) == []
+
+
+# Modules
+
+
+def small(seed):
+    from xtts.model import layers
+    from xtts.model.convolution import Conv1d
+
+    random = np.random.default_rng(seed)
+
+    class Part(layers.Module):
+        def __init__(self):
+            super().__init__()
+            self.init = Conv1d(80, 64, 1, random)
+            self.attn = [Block()]
+
+    class Block(layers.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm = layers.GroupNorm(64, 16)
+            self.qkv = Conv1d(64, 192, 1, random)
+            self.proj_out = Conv1d(64, 64, 1, random)
+
+    return Part()
+
+
+def part_of(golden):
+    prefix = "gpt.conditioning_encoder."
+    return prefix, {
+        name: tensor for name, tensor in golden[0].items() if name.startswith((prefix + "init", prefix + "attn.0."))
+    }
+
+
+def test_a_module_gives_back_what_it_was_given(golden):
+    """load_into transposes to the module's layout, save_from back: the same bits under the same names."""
+    prefix, tensors = part_of(golden)
+    module = small(1)
+    importing.load_into(module, tensors, prefix)
+    kernel = module.attn[0].qkv.weight
+    np.testing.assert_array_equal(kernel.numpy(), np.transpose(tensors[f"{prefix}attn.0.qkv.weight"], (2, 1, 0)))
+    same(importing.save_from(module, prefix), tensors)
+
+
+def test_nothing_is_loaded_in_half(golden):
+    """With one tensor missing, one misshapen and one too many, the module keeps all it had, and one list names them."""
+    prefix, tensors = part_of(golden)
+    del tensors[f"{prefix}init.bias"]
+    tensors[f"{prefix}attn.0.norm.weight"] = np.ones(63, np.float32)
+    tensors[f"{prefix}attn.1.norm.weight"] = np.ones(64, np.float32)
+    module = small(2)
+    before = importing.save_from(module)
+    with pytest.raises(WeightsError) as error:
+        importing.load_into(module, tensors, prefix)
+    assert str(error.value).splitlines()[1:] == [
+        f"  {prefix}init.bias: missing, expected [64]",
+        f"  {prefix}attn.0.norm.weight: has [63], expected [64]",
+        f"  {prefix}attn.1.norm.weight: surplus, has [64]",
+    ]
+    same(importing.save_from(module), before)
+
+
+def test_normed_weights_are_folded_into_a_module(golden):
+    """A module that has the weight itself gets scale times direction over its norm; halves are computed in float32."""
+    from xtts.model.convolution import Conv1d
+
+    prefix = "hifigan_decoder.waveform_decoder.resblocks.1.convs1.0"
+    tensors = {name: tensor for name, tensor in golden[0].items() if name.startswith(prefix + ".")}
+    module = Conv1d(16, 16, 7, np.random.default_rng(0))
+    importing.load_into(module, tensors, prefix + ".")
+    scale, direction = tensors[prefix + SCALE], tensors[prefix + DIRECTION].astype(np.float64)
+    expected = scale * direction / np.sqrt((direction**2).sum(axis=(1, 2), keepdims=True))
+    np.testing.assert_allclose(module.weight.numpy(), expected.transpose(2, 1, 0), rtol=1e-5)
+
+
+def test_half_precision_is_loaded_as_float32():
+    """Modules keep float32, whatever a checkpoint is stored in."""
+    from xtts.model import layers
+
+    module = layers.Linear(3, 2, np.random.default_rng(0))
+    importing.load_into(module, {"weight": np.ones((2, 3), np.float16), "bias": np.zeros(2, np.float64)})
+    assert module.weight.dtype.name == "float32"
+    np.testing.assert_array_equal(module.weight.numpy(), np.ones((3, 2)))
+
+
+# Safetensors
+
+KINDS = list(safetensors_file.KINDS.values())
+
+
+@settings(max_examples=60)
+@given(data=st.data())
+def test_files_are_those_of_the_safetensors_library(data, tmp_path_factory):
+    """What is written here it reads, and what it writes is read here, to the bit; any kind, shape and name."""
+    tensors = data.draw(
+        st.dictionaries(
+            st.text(st.characters(blacklist_categories=("Cs",)), min_size=1).filter(
+                lambda name: name != "__metadata__"
+            ),
+            st.sampled_from(KINDS).flatmap(lambda kind: arrays.arrays(np.dtype(kind), arrays.array_shapes(min_dims=0))),
+            max_size=4,
+        )
+    )
+    folder = tmp_path_factory.mktemp("files")
+    safetensors_file.write(folder / "a", {name: tensor.T for name, tensor in tensors.items()}, {"format": "pt"})
+    same(load_file(folder / "a"), {name: tensor.T for name, tensor in tensors.items()})
+    save_file(tensors, str(folder / "b"))
+    same(safetensors_file.read(folder / "b")[0], tensors)
+    same(safetensors_file.read(folder / "a")[0], {name: tensor.T for name, tensor in tensors.items()})
+
+
+def raw(path, table, numbers=b""):
+    header = json.dumps(table).encode() if not isinstance(table, bytes) else table
+    path.write_bytes(struct.pack("<Q", len(header)) + header + numbers)
+    return path
+
+
+def test_bfloat16_becomes_float32(tmp_path):
+    """The numbers are the same; NumPy has no name for the type."""
+    halves = (np.array([1.5, -2, np.inf], np.float32).view(np.uint32) >> 16).astype("<u2")
+    path = raw(tmp_path / "a", {"a": {"dtype": "BF16", "shape": [3], "data_offsets": [0, 6]}}, halves.tobytes())
+    np.testing.assert_array_equal(safetensors_file.read(path)[0]["a"], np.array([1.5, -2, np.inf], np.float32))
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"\xff",
+        {"a": 1},
+        {"a": {"dtype": "F32", "shape": [1]}},
+        {"a": {"dtype": "F99", "shape": [1], "data_offsets": [0, 4]}},
+        {"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 4]}},
+        {"a": {"dtype": "F32", "shape": [-1], "data_offsets": [0, 4]}},
+        {"a": {"dtype": "F32", "shape": [1.0], "data_offsets": [0, 4]}},
+        {"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}},
+        {"a": {"dtype": "F32", "shape": [2**62, 2**62], "data_offsets": [0, 4]}},
+        {"a": {"dtype": "U8", "shape": [3], "data_offsets": [0, 3]}},
+        {"a": {"dtype": "U8", "shape": [3], "data_offsets": [1, 4]}},
+        {k: {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]} for k in "ab"},
+        {"a": {"dtype": ["F32"], "shape": [1], "data_offsets": [0, 4]}},
+        {"a": {"dtype": "F32", "shape": 1, "data_offsets": [0, 4]}},
+        {"__metadata__": 3, "a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}},
+    ],
+)
+def test_a_safetensors_file_that_lies_is_refused(tmp_path, table):
+    """Tables that are none, shapes that do not fit, places that overlap, leave gaps or lie outside."""
+    with pytest.raises(WeightsError, match="no sound safetensors file"):
+        safetensors_file.read(raw(tmp_path / "a", table, b"\x00" * 4))
+
+
+def test_a_truncated_safetensors_file_is_refused(tmp_path, files):
+    """Wherever it was cut."""
+    content = (GOLDEN / "speaker.weights.safetensors").read_bytes()
+    for length in (0, 5, 8, 100, len(content) // 2, len(content) - 1):
+        (tmp_path / "a.safetensors").write_bytes(content[:length])
+        with pytest.raises(WeightsError):
+            safetensors_file.read(tmp_path / "a.safetensors")
+
+
+def test_descriptions_are_json(tmp_path, files):
+    """model.json states every size."""
+    model, dvae, out = files
+    imported = importing.import_checkpoint(model, out, dvae)
+    stated = json.loads((out / "model.json").read_text())
+    assert stated == json.loads(json.dumps(attrs.asdict(imported.model)))
+    assert stated["size"]["gpt"]["layers"] == 2
+
+
+def test_checkpoints_are_read_without_tensorflow(files, tmp_path):
+    """Import and export need neither TensorFlow nor PyTorch."""
+    model, dvae, out = files
+    code = (
+        "import sys; from xtts.weights import importing as weights\n"
+        f"weights.import_checkpoint({str(model)!r}, {str(out)!r}, {str(dvae)!r})\n"
+        f"weights.export({str(out)!r}, {str(tmp_path / 'a.safetensors')!r})\n"
+        "assert not {'tensorflow', 'torch'} & set(sys.modules)"
+    )
+    root = str(Path(__file__).parents[2])
+    subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": root}, check=True)

@@ -1,0 +1,1 @@
+"""Corpora: a folder of recordings becomes utterances, checked and measured."""

@@ -1,0 +1,105 @@
+"""Delimited text, line by line: bytes come in, numbered records go out, and a line that is none says why.
+
+One broken line spoils one record. The csv module is not used, because one quote out of place makes it take the rest
+of the file for one field.
+"""
+
+import re
+from typing import Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
+
+from xtts.corpus.utterances import Reason, Unusable
+
+MOST_LINES = 20  # that one quoted field may go over
+_QUOTED = re.compile(r'"([^"]*(?:""[^"]*)*)"(?!")')
+
+
+class Record(NamedTuple):
+    """One line, or the few lines that a quoted field goes over."""
+
+    line: int  # the first, counted from 1
+    fields: List[str]
+    problem: Optional[Unusable] = None
+
+
+def lines(content: bytes) -> List[Union[str, bytes]]:
+    """The lines of a file, without their ends; one that is not UTF-8 stays bytes."""
+    content = content[3:] if content.startswith(b"\xef\xbb\xbf") else content
+    ends = b"\n" if b"\n" in content else b"\r"
+    try:
+        return [line.rstrip("\r") for line in content.decode("utf-8").split(ends.decode())]
+    except UnicodeDecodeError:
+        return [_decoded(line.rstrip(b"\r")) for line in content.split(ends)]
+
+
+def records(content: Sequence[Union[str, bytes]], delimiter: str, quotes: bool = True) -> Iterator[Record]:
+    """The record on each line that is not blank. With `quotes`, a field may be quoted as in CSV."""
+    position = 0
+    while position < len(content):
+        line = content[position]
+        used = 1
+        if isinstance(line, bytes):
+            yield Record(position + 1, [], not_utf8(line))
+        elif not quotes or '"' not in line:
+            if line.strip():
+                yield Record(position + 1, line.split(delimiter))
+        else:
+            record, used = _quoted_record(content, position, delimiter)
+            yield record
+        position += used
+
+
+def split(line: str, delimiter: str) -> Optional[List[str]]:
+    """The fields of a line; None when a quote is open at its end.
+
+    In a file of tabs or bars a field that only begins with a quote is itself: few of them are written as CSV.
+    """
+    fields, start = [], 0
+    while True:
+        end = line.find(delimiter, start)
+        end = len(line) if end < 0 else end
+        field = line[start:end]
+        if field.startswith('"'):
+            match = _QUOTED.match(line, start)
+            if match and (match.end() == len(line) or line.startswith(delimiter, match.end())):
+                end, field = match.end(), match.group(1).replace('""', '"')
+            elif delimiter in ",;":
+                if match is None:
+                    return None
+                raise Unusable(Reason.QUOTES, f"after the quote that closes {match.group()[:30]} stands more text")
+        fields.append(field)
+        if end == len(line):
+            return fields
+        start = end + len(delimiter)
+
+
+def not_utf8(line: bytes) -> Unusable:
+    """Says which byte of a line is not UTF-8."""
+    try:
+        line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        where = f"byte {line[error.start]:#04x} in column {error.start + 1}"
+        return Unusable(Reason.NOT_UTF8, f"{where} is not UTF-8; save the file as UTF-8 text")
+    raise AssertionError("the line is UTF-8")
+
+
+def _quoted_record(content: Sequence[Union[str, bytes]], position: int, delimiter: str) -> Tuple[Record, int]:
+    """The record that begins on a line with a quote in it, and how many lines it takes."""
+    text = ""
+    for used, line in enumerate(content[position : position + MOST_LINES], 1):
+        if isinstance(line, bytes):
+            break
+        text = f"{text}\n{line}" if text else line
+        try:
+            fields = split(text, delimiter)
+        except Unusable as problem:
+            return Record(position + 1, [], problem), 1
+        if fields is not None:
+            return Record(position + 1, fields), used
+    return Record(position + 1, [], Unusable(Reason.QUOTES, "a quote is opened and not closed")), 1
+
+
+def _decoded(line: bytes) -> Union[str, bytes]:
+    try:
+        return line.decode("utf-8")
+    except UnicodeDecodeError:
+        return line

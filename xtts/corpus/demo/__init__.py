@@ -1,0 +1,1 @@
+"""The demo corpus, spoken by espeak-ng."""

@@ -1,0 +1,242 @@
+"""Statistics: a corpus and its length table come in, figures go out, as JSON and as a page of text with histograms."""
+
+import math
+from collections import Counter
+from typing import Any, Dict, Iterable, List, NamedTuple, Sequence, Tuple
+
+import attrs
+import numpy as np
+
+from xtts.corpus.index import Corpus
+from xtts.corpus.lengths import Lengths
+from xtts.corpus.utterances import counts, printable, table
+
+FIXED = (200, 800)  # tokens and mel frames of the one shape that fixed padding uses
+MOST_BARS = 16
+BAR = 40  # characters of the longest bar
+MOST_NAMES = 10  # speakers or languages listed in the text; the JSON has all
+_PERCENTILES = (50, 90, 95, 99)
+_EIGHTHS = " ▏▎▍▌▋▊▉█"
+
+
+class Spread(NamedTuple):
+    """How a length is spread over the utterances."""
+
+    min: float
+    mean: float
+    p50: float
+    p90: float
+    p95: float
+    p99: float
+    max: float
+
+
+class FixedPadding(NamedTuple):
+    """What one shape for all would cost."""
+
+    text_length: int  # tokens
+    mel_frames: int
+    lost: int  # utterances that do not fit in it
+    lost_share: float
+    text_padding: float  # share of the tokens of the others' batches that is padding
+    mel_padding: float  # share of their frames
+
+
+class Bars(NamedTuple):
+    """A histogram: bar i counts the lengths from edges[i] up to, not including, edges[i + 1]."""
+
+    edges: List[int]
+    counts: List[int]
+
+
+@attrs.frozen
+class Stats:
+    """The figures of a corpus."""
+
+    corpus: str
+    format: str
+    why: str
+    utterances: int
+    minutes: float
+    speakers: Dict[str, float]  # minutes of each, the most first
+    languages: Dict[str, float]
+    sample_rates: Dict[int, int]  # utterances of each, at the files' own rates
+    seconds: Spread
+    text: Spread  # tokens
+    mel: Spread  # frames
+    text_bars: Bars
+    mel_bars: Bars
+    fixed_padding: FixedPadding
+    rejected: Dict[str, int]  # by reason
+    rejected_table: str
+
+    def as_json(self) -> Dict[str, Any]:
+        """The figures in JSON's own types."""
+        out = {field.name: getattr(self, field.name) for field in attrs.fields(Stats)}
+        del out["rejected_table"]
+        out["sample_rates"] = {str(rate): count for rate, count in self.sample_rates.items()}
+        return {name: value._asdict() if hasattr(value, "_asdict") else value for name, value in out.items()}
+
+    def as_text(self, encoding: str = "utf-8") -> str:
+        """The figures for a person, in characters that `encoding` has."""
+        blocks = _can_draw(encoding)
+        sections = [
+            f"{self.corpus}\n{self.format}: {self.why}",
+            _summary(self),
+            _spreads([("seconds", self.seconds), ("text tokens", self.text), ("mel frames", self.mel)]),
+            _padding(self.fixed_padding, self.utterances),
+            f"text tokens\n{draw(self.text_bars, blocks)}",
+            f"mel frames\n{draw(self.mel_bars, blocks)}",
+            _minutes("speaker", self.speakers) if len(self.speakers) > 1 else "",
+            _minutes("language", self.languages) if len(self.languages) > 1 else "",
+            self.rejected_table,
+        ]
+        text = "\n\n".join(section for section in sections if section)
+        return text.encode(encoding, "backslashreplace").decode(encoding)
+
+
+def statistics(corpus: Corpus, lengths: Lengths, fixed: Tuple[int, int] = FIXED) -> Stats:
+    """The figures of a corpus whose utterances `lengths` was measured from, best without limits."""
+    seconds = np.array([u.samples / u.sample_rate for u in corpus.utterances])
+    return Stats(
+        corpus=str(corpus.layout.metadata),
+        format=corpus.layout.format,
+        why=corpus.layout.why,
+        utterances=len(corpus.utterances),
+        minutes=float(seconds.sum()) / 60,
+        speakers=_minutes_of((u.speaker for u in corpus.utterances), seconds),
+        languages=_minutes_of((u.language for u in corpus.utterances), seconds),
+        sample_rates=dict(Counter(u.sample_rate for u in corpus.utterances).most_common()),
+        seconds=spread(seconds),
+        text=spread(lengths.text),
+        mel=spread(lengths.frames),
+        text_bars=histogram(lengths.text),
+        mel_bars=histogram(lengths.frames),
+        fixed_padding=fixed_padding(lengths, *fixed),
+        rejected=counts(corpus.rejected),
+        rejected_table=table(corpus.rejected),
+    )
+
+
+def spread(values: np.ndarray) -> Spread:
+    if not len(values):
+        return Spread(*[0.0] * 7)
+    p50, p90, p95, p99 = (float(percentile) for percentile in np.percentile(values, _PERCENTILES))
+    return Spread(float(values.min()), float(values.mean()), p50, p90, p95, p99, float(values.max()))
+
+
+def fixed_padding(lengths: Lengths, text_length: int, mel_frames: int) -> FixedPadding:
+    """What it would cost to pad every utterance to one shape, and to lose those that do not fit."""
+    fits = (lengths.text <= text_length) & (lengths.frames <= mel_frames)
+    kept, lost = int(fits.sum()), int((~fits).sum())
+
+    def padded(values: np.ndarray, to: int) -> float:
+        return 1 - float(values[fits].sum(dtype=np.int64)) / (kept * to) if kept else 0.0
+
+    lost_share = lost / len(lengths) if len(lengths) else 0.0
+    return FixedPadding(
+        text_length, mel_frames, lost, lost_share, padded(lengths.text, text_length), padded(lengths.frames, mel_frames)
+    )
+
+
+def histogram(values: np.ndarray) -> Bars:
+    """Whole lengths counted in at most MOST_BARS bars, whose width is 1, 2 or 5 times a power of ten."""
+    if not len(values):
+        return Bars([0, 1], [0])
+    low, high = int(values.min()), int(values.max())
+    width = next(
+        width
+        for power in range(12)
+        for width in (10**power, 2 * 10**power, 5 * 10**power)
+        if high // width - low // width < MOST_BARS
+    )
+    first = low // width
+    bins = np.bincount(np.asarray(values, np.int64) // width - first)
+    return Bars([(first + i) * width for i in range(len(bins) + 1)], [int(count) for count in bins])
+
+
+def draw(bars: Bars, blocks: bool = True) -> str:
+    """A histogram as lines of text, in blocks or in ASCII."""
+    ends = [str(edge - 1) for edge in bars.edges[1:]]
+    wide = len(ends[-1])
+    most = max(max(bars.counts), 1)
+    lines = []
+    for start, end, count in zip(bars.edges, ends, bars.counts):
+        label = f"{start:>{wide}} {'–' if blocks else '-'} {end:>{wide}}"
+        lines.append(f"  {label}  {_bar(count / most, blocks)} {count:,}")
+    return "\n".join(lines)
+
+
+def _bar(share: float, blocks: bool) -> str:
+    """A bar of `share` of the longest; a count that is not zero is always seen."""
+    if not blocks:
+        return "#" * math.ceil(share * BAR)
+    eighths = math.ceil(share * BAR * 8)
+    return "█" * (eighths // 8) + (_EIGHTHS[eighths % 8] if eighths % 8 else "")
+
+
+def _can_draw(encoding: str) -> bool:
+    try:
+        f"{_EIGHTHS}–×".encode(encoding)
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
+
+
+def _minutes_of(names: Iterable[str], seconds: np.ndarray) -> Dict[str, float]:
+    """The minutes of each name, the most first."""
+    totals: Dict[str, float] = {}
+    for name, length in zip(names, seconds.tolist()):
+        totals[name] = totals.get(name, 0.0) + length / 60
+    return dict(sorted(totals.items(), key=lambda item: (-item[1], item[0])))
+
+
+def _summary(stats: Stats) -> str:
+    rates = ", ".join(
+        f"{rate:,} Hz" if len(stats.sample_rates) == 1 else f"{rate:,} Hz ({count:,})"
+        for rate, count in stats.sample_rates.items()
+    )
+    parts = [
+        _count(stats.utterances, "utterance"),
+        f"{stats.minutes:,.1f} minutes",
+        _count(len(stats.speakers), "speaker"),
+        _count(len(stats.languages), "language") + f" ({_named(stats.languages)})",
+        rates,
+    ]
+    set_aside = sum(stats.rejected.values())
+    return ", ".join(parts) + (f"; {set_aside:,} set aside" if set_aside else "")
+
+
+def _spreads(rows: Sequence[Tuple[str, Spread]]) -> str:
+    heads = ["min", "mean", *(f"{percentile} %" for percentile in _PERCENTILES), "max"]
+    lines = [" " * 12 + "".join(f"{head:>9}" for head in heads)]
+    for name, values in rows:
+        digits = 1 if name == "seconds" else 0
+        lines.append(f"{name:<12}" + "".join(f"{value:>9,.{digits}f}" for value in values))
+    return "\n".join(lines)
+
+
+def _padding(fixed: FixedPadding, utterances: int) -> str:
+    return (
+        f"padded to {fixed.text_length} tokens and {fixed.mel_frames} frames: {fixed.mel_padding:.1%} of the frames and"
+        f" {fixed.text_padding:.1%} of the tokens would be padding,"
+        f"\nand {fixed.lost:,} of {utterances:,} utterances ({fixed.lost_share:.1%}) would not fit"
+    )
+
+
+def _minutes(what: str, minutes: Dict[str, float]) -> str:
+    shown = list(minutes.items())[:MOST_NAMES]
+    names = [printable(name, 30) or "unnamed" for name, _ in shown]
+    wide = max(len(what), *map(len, names))
+    lines = [f"{what:<{wide}}    minutes"] + [f"{name:<{wide}} {m:>10,.1f}" for name, (_, m) in zip(names, shown)]
+    rest = len(minutes) - len(shown)
+    return "\n".join(lines + ([f"and {rest:,} more"] if rest else []))
+
+
+def _named(minutes: Dict[str, float]) -> str:
+    names = [printable(name, 20) for name in list(minutes)[:MOST_NAMES]]
+    return ", ".join(names) + (", ..." if len(minutes) > MOST_NAMES else "")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")

@@ -1,0 +1,1 @@
+"""Speech from a trained or an imported model."""

@@ -1,0 +1,149 @@
+"""A model for programs that know nothing of this package: a run's folder comes in, a SavedModel goes out.
+
+Its signatures are what speaking is made of, each with static shapes and a batch of one:
+
+    voice      wave [1, samples] of a reference                        -> style [1, 32, width]
+    speaker    wave [1, samples] at 16 kHz, length [1]                 -> speaker [1, speaker width]
+    codes_N    text [1, N], text_length [1], style, how to draw        -> codes [1, most], length [1], latents
+    mel        codes [1, most], length [1]                             -> mel [1, 4 most, n_mels], a logarithm
+    waveform   latents [1, most, width], length [1], speaker           -> wave [1, samples] at 24 kHz
+
+There is `codes_N` for a few sizes of text; `speaker` and `waveform` where the model has a waveform decoder, `mel` where
+it has a codec. The folder `assets.extra` holds `xtts.json`, which says all these sizes, and the tokenizer.
+"""
+
+import inspect
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any, Dict, List, Union, cast
+
+import tensorflow as tf
+
+from xtts import XttsError, compat
+from xtts.inference import loading
+from xtts.inference.generation import SPEAKER_RATE, decoded, sizes_to
+from xtts.inference.loading import Assembled
+from xtts.inference.voices import MOST
+from xtts.model.generation import generate
+from xtts.model.mel import log_mel
+from xtts.model.sampling import Sampling
+from xtts.pipeline.features import reference_spec
+from xtts.planning.sizes import LATENTS
+from xtts.text.tokenizer import TOKENIZER
+
+Tensor = Any  # tf.Tensor; TensorFlow brings no types
+Named = Dict[str, Tensor]
+EXTRA = "assets.extra"  # where SavedModels keep what is not TensorFlow's
+DRAWING = {  # how codes are drawn, a number each
+    "temperature": tf.float32,
+    "top_k": tf.int32,
+    "top_p": tf.float32,
+    "repetition_penalty": tf.float32,
+    "seed": tf.int32,
+}
+MEL = ("sample_rate", "n_fft", "win_length", "hop_length", "n_mels", "fmin", "fmax")
+
+
+class SavedModelError(XttsError):
+    """A SavedModel that cannot be written."""
+
+
+def functions(model: Assembled) -> Dict[str, compat.Compiled]:
+    """The signatures of a model, by name; each is one trace."""
+    gpt, most, width = model.gpt, model.most_codes, model.gpt.size.width
+    codec, decoder, encoder = cast(Any, (model.codec, model.decoder, model.speaker))
+
+    def voice(wave: Tensor) -> Named:
+        lengths = tf.fill([1], wave.shape[1])
+        # A product with the whole transform is exact everywhere but on some GPUs, and a saved graph goes anywhere.
+        return {"style": gpt.style(log_mel(wave, lengths, reference_spec(model.audio), model.stats, 0.0, "matmul"))}
+
+    def codes(text: Tensor, text_length: Tensor, style: Tensor, *how: Tensor) -> Named:
+        temperature, top_k, top_p, penalty, seed = how
+        drawn = Sampling(temperature, top_k, top_p, seed[None])
+        spoken = generate(gpt, text, text_length, style, most, penalty, drawn.__call__)
+        return {"codes": spoken.codes, "length": spoken.lengths, "latents": spoken.latents}
+
+    def mel(codes: Tensor, length: Tensor) -> Named:
+        return {"mel": decoded(codec, gpt, codes, length) * model.stats}
+
+    def speaker(wave: Tensor, length: Tensor) -> Named:
+        return {"speaker": encoder(wave, length)}
+
+    def waveform(latents: Tensor, length: Tensor, speaker: Tensor) -> Named:
+        return {"wave": decoder(latents, speaker, length)}
+
+    how = [_spec(name, kind) for name, kind in DRAWING.items()]
+    length, style = _spec("length", tf.int32, 1), _spec("style", tf.float32, 1, LATENTS, width)
+    found = {"voice": _compiled(voice, _spec("wave", tf.float32, 1, model.reference_samples))}
+    for size in sizes_to(model.longest_text):
+        text = [_spec("text", tf.int32, 1, size), _spec("text_length", tf.int32, 1)]
+        found[f"codes_{size}"] = _compiled(codes, *text, style, *how)
+    if codec is not None:
+        found["mel"] = _compiled(mel, _spec("codes", tf.int32, 1, most), length)
+    if decoder is not None:
+        latents, vector = (
+            _spec("latents", tf.float32, 1, most, width),
+            _spec("speaker", tf.float32, 1, model.speaker_width),
+        )
+        found["speaker"] = _compiled(speaker, _spec("wave", tf.float32, 1, int(MOST * SPEAKER_RATE)), length)
+        found["waveform"] = _compiled(waveform, latents, length, vector)
+    return found
+
+
+def _spec(name: str, kind: Any, *shape: int) -> Any:
+    return tf.TensorSpec(list(shape), kind, name)
+
+
+def _compiled(function: Any, *specs: Any) -> compat.Compiled:
+    compiled: compat.Compiled = compat.compiled(function, input_signature=specs, autograph=False)
+    return compiled
+
+
+def write(folder: Union[str, Path], out: Union[str, Path]) -> Path:
+    """Write the model of a folder that a run or an import has made; the new folder, whole or not at all."""
+    out = Path(out)
+    if out.exists() and not (out.is_dir() and not any(out.iterdir())):
+        raise SavedModelError(f"{out}: this is there already; name a folder that is new or empty")
+    model, parts = loading.assemble(folder), tf.Module()
+    parts.gpt, parts.codec, parts.decoder, parts.speaker = model.gpt, model.codec, model.decoder, model.speaker
+    draft = out.parent / f".{out.name}.{os.getpid()}"
+    try:
+        signatures = {name: one.function.get_concrete_function() for name, one in functions(model).items()}
+        tf.saved_model.save(parts, str(draft), signatures, _options())
+        (draft / EXTRA).mkdir(exist_ok=True)
+        model.tokenizer.save(draft / EXTRA / TOKENIZER)
+        (draft / EXTRA / "xtts.json").write_text(json.dumps(about(model), indent=1) + "\n", encoding="utf-8")
+        if out.exists():
+            out.rmdir()
+        draft.replace(out)
+    except OSError as error:
+        raise SavedModelError(f"{out}: {error.strerror or error}; name a folder that can be written") from None
+    finally:
+        shutil.rmtree(str(draft), ignore_errors=True)
+    return out
+
+
+def about(model: Assembled) -> Dict[str, Any]:
+    """What a program must know to call the signatures."""
+    sizes: List[int] = sizes_to(model.longest_text)
+    return {
+        "sample_rate": model.sample_rate,
+        "reference": {"sample_rate": model.audio.sample_rate, "samples": model.reference_samples},
+        "speaker": {"sample_rate": SPEAKER_RATE, "samples": int(MOST * SPEAKER_RATE)} if model.speaker else None,
+        "text_sizes": sizes,
+        "most_codes": model.most_codes,
+        "languages": model.tokenizer.languages,
+        "mel": {**{name: getattr(model.audio, name) for name in MEL}, "power": 2, "logarithm": "natural"},
+        "repetition_penalty": model.repetition_penalty,
+        "temperature": model.temperature,
+    }
+
+
+def _options() -> Any:
+    """Without gradients, for nobody trains it: newer releases would trace those of every function."""
+    names = inspect.signature(tf.saved_model.SaveOptions.__init__).parameters
+    wanted = {"experimental_custom_gradients": False}
+    return tf.saved_model.SaveOptions(**{name: value for name, value in wanted.items() if name in names})

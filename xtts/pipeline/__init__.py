@@ -1,0 +1,1 @@
+"""The input pipeline: batches on the right device, ahead of time."""

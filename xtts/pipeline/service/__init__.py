@@ -1,0 +1,1 @@
+"""Batches from tf.data service."""

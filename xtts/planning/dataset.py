@@ -1,0 +1,108 @@
+"""What a run is made from: a recipe comes in; its corpus, checked, its tokenizer and its length tables go out.
+
+A recipe that names no corpus gets the demo corpus, made once and kept beside the runs.
+"""
+
+from pathlib import Path
+from typing import Callable, List, NamedTuple, Tuple
+
+import attrs
+
+from xtts.corpus import check, lengths
+from xtts.corpus import index as corpora
+from xtts.corpus.demo import make
+from xtts.corpus.index import Corpus
+from xtts.corpus.lengths import Lengths
+from xtts.corpus.utterances import Rejected
+from xtts.planning.plan import limits
+from xtts.progress import Bar
+from xtts.recipe.schema import Recipe
+from xtts.text import tokenizer as text
+from xtts.text.normalise import normalise
+
+Say = Callable[[str], None]  # a line for the user
+
+
+class Part(NamedTuple):
+    """Utterances and their lengths, row by row."""
+
+    corpus: Corpus
+    lengths: Lengths
+
+
+@attrs.frozen
+class Material:
+    """Everything that is read before a run is planned."""
+
+    train: Part
+    held_out: Part  # for validation; may be empty
+    tokenizer: text.Tokenizer
+    rejected: List[Rejected]  # of both, each once
+
+
+def gather(recipe: Recipe, say: Say) -> Material:
+    """Read, check and measure what a recipe trains on; `say` is told what was found."""
+    most = limits(recipe)  # first of all: a limit the model cannot have is said before anything is read,
+    text.require(recipe.text)  # and a package that is missing before a corpus is made
+    source = recipe.data.train or _demo_corpus(recipe, say)
+    whole = sounded(source, recipe.data.format, recipe.data.language, say)
+    if recipe.data.val is not None:
+        train, held_out = whole, sounded(recipe.data.val, recipe.data.format, recipe.data.language, say, at_least=1)
+    else:
+        kept, held = corpora.split(whole.utterances, recipe.data.validation_share, recipe.run.seed)
+        train = attrs.evolve(whole, utterances=kept)
+        held_out = attrs.evolve(whole, utterances=held, rejected=[])
+    spoken = [*train.utterances, *held_out.utterances]
+    tokenizer = text.tokenizer(recipe.text, [(one.text, one.language) for one in spoken])
+    train_part = _measured(train, tokenizer, recipe, most, at_least=1)
+    held_part = _measured(held_out, tokenizer, recipe, most, at_least=0)
+    return Material(train_part, held_part, tokenizer, [*train_part.corpus.rejected, *held_part.corpus.rejected])
+
+
+def sounded(path: str, format: str, language: str, say: Say, at_least: int = corpora.AT_LEAST) -> Corpus:
+    """The corpus at `path`, with every recording decoded once."""
+    with Bar("reading headers") as bar:
+        found = corpora.read(path, format, language, progress=bar, at_least=at_least)
+    say(f"{found.layout.metadata}: {found.layout.format} ({found.layout.why})")
+    with Bar("checking recordings") as bar:
+        return check.check(found, progress=bar, at_least=at_least)
+
+
+def _measured(corpus: Corpus, tokenizer: text.Tokenizer, recipe: Recipe, most: Tuple[int, int], at_least: int) -> Part:
+    def speakable(said: str, language: str) -> bool:
+        unknown = set(tokenizer.unknown(said, language))
+        return any(letter.isalnum() and letter not in unknown for letter in normalise(said, language).lower())
+
+    with Bar("counting tokens") as bar:
+        return Part(
+            *lengths.measure(
+                corpus,
+                tokenizer.encode,
+                speakable,
+                recipe.audio,
+                max_text_length=most[0],
+                max_mel_frames=most[1],
+                tokenizer=tokenizer.digest(),
+                progress=bar,
+                at_least=at_least,
+            )
+        )
+
+
+def _demo_corpus(recipe: Recipe, say: Say) -> str:
+    """The folder of the demo corpus this recipe asks for."""
+    asked = recipe.demo
+    small = "" if asked.vocabulary == "wide" else f"-{asked.vocabulary}"
+    name = f"demo-{'-'.join(asked.languages)}{small}-{asked.voices}-voices-{asked.minutes:g}-minutes"
+    say("no corpus is named in data.train: a demo corpus is spoken by espeak-ng")
+    with Bar("speaking the demo corpus") as bar:
+        made = make.make(
+            Path(recipe.run.folder) / f"{name}-seed-{recipe.run.seed}",
+            asked.minutes,
+            asked.voices,
+            asked.languages,
+            recipe.run.seed,
+            bar,
+            asked.vocabulary,
+        )
+    return str(made.folder)

@@ -1,0 +1,319 @@
+"""The plan of a run: a recipe and the lengths of a corpus come in; every shape, batch, trace, step and byte goes out.
+
+TensorFlow is not asked for any of it. `Plan.text()` is the page a person reads before the first step, `as_json()` the
+same for a machine; `layout` and `order` are what the run then follows.
+"""
+
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Tuple
+
+import attrs
+import numpy as np
+
+from xtts import XttsError
+from xtts.planning import memory, shapes
+from xtts.planning.batch_order import Order
+from xtts.planning.memory import Budget
+from xtts.planning.shapes import Layout, Weighing
+from xtts.planning.sizes import FRAMES_PER_CODE, SIZES, Cost, Count, Gpt, cost, parameters
+from xtts.planning.summary import counted, listed, page, percent
+from xtts.recipe.schema import Recipe
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Ints = NDArray[Any]
+
+CURVE = (1, 2, 3, 4, 6, 8, 12, 16)  # the numbers of shapes whose work is shown
+PASSES = 3  # the work of a training step, in forward passes: one forward, two backward
+
+
+class PlanError(XttsError):
+    """A corpus and a recipe that make no run."""
+
+
+@attrs.frozen
+class Speed:
+    """How fast a machine traces and steps, by which the number of shapes is chosen.
+
+    The defaults were measured on two CPU cores with 4 layers of 256 (TensorFlow 2.21). A GPU traces as slowly and steps
+    far faster, so that fewer shapes pay there.
+    """
+
+    trace_seconds: float = 1.2  # for each layer of each shape, over and above the first step
+    xla_seconds: float = 5.5  # the same, when XLA compiles the step
+    work_per_second: float = 30e9  # multiply-adds
+
+
+@attrs.frozen
+class Work:
+    """What an epoch computes, over what its recordings need."""
+
+    ratio: float  # with the padding of lengths
+    computed: float  # with the blank rows of last batches as well
+    of_shapes: Tuple[float, ...]  # each shape's own `ratio`
+
+
+@attrs.frozen(eq=False)
+class Plan:
+    """Everything known about a run before it starts."""
+
+    recipe: Recipe
+    layout: Layout
+    order: Order
+    seconds: float  # of recordings
+    pace: float  # text tokens a code, in the mean: how fast the voices read
+    rejected: Dict[str, int]  # utterances, by the reason they were set aside for
+    work: Work
+    curve: Dict[int, float]  # `Work.computed` with as many planned shapes
+    parts: Dict[str, Count]  # parameters
+    budgets: Dict[str, Budget]  # bytes, by device
+    advice: Tuple[str, ...]
+
+    @property
+    def utterances(self) -> int:
+        return sum(self.layout.counts)
+
+    @property
+    def traces(self) -> int:
+        """How often the step of one stage is traced: once a shape, or once for all when lengths are free."""
+        return 1 if self.recipe.data.shapes == "relaxed" else len(self.layout.shapes)
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Optimizer steps; the last may borrow batches from the next epoch."""
+        return -(-self.order.batches_per_epoch // self.recipe.train.gradient_accumulation_steps)
+
+    @property
+    def epochs(self) -> float:
+        """How often a stage sees the corpus."""
+        batches = self.recipe.train.steps * self.recipe.train.gradient_accumulation_steps
+        return batches / self.order.batches_per_epoch
+
+    @property
+    def parameters(self) -> int:
+        return sum(count.total for count in self.parts.values())
+
+    def text(self) -> str:
+        """The plan as a page."""
+        return page(self.as_json())
+
+    def as_json(self) -> Dict[str, Any]:
+        """The plan in JSON's own types."""
+        return {
+            "size": self.recipe.model.size,
+            "mode": self.recipe.data.shapes,
+            "seed": self.recipe.run.seed,
+            "utterances": self.utterances,
+            "seconds": self.seconds,
+            "pace": self.pace,
+            "rejected": dict(self.rejected),
+            "shapes": self._shapes(),
+            "work_ratio": self.work.ratio,
+            "computed_ratio": self.work.computed,
+            "curve": {str(number): ratio for number, ratio in self.curve.items()},
+            "traces": self.traces,
+            "workers": self.order.workers,
+            "batches_per_epoch": self.order.batches_per_epoch,
+            "steps_per_epoch": self.steps_per_epoch,
+            "steps": self.recipe.train.steps,
+            "epochs": self.epochs,
+            "parameters": self.parameters,
+            "parts": {name: count.total for name, count in self.parts.items()},
+            "bytes": {
+                device: {**attrs.asdict(budget), "total": budget.total, "fits": budget.fits}
+                for device, budget in self.budgets.items()
+            },
+            "limits_in_force": memory.is_dual(self.recipe),
+            "advice": list(self.advice),
+            "order_hash": self.order.digest(),
+        }
+
+    def _shapes(self) -> List[Dict[str, Any]]:
+        found = []
+        for place, shape in enumerate(self.layout.shapes):
+            count, batches = self.layout.counts[place], self.order.batches_per_shape[place]
+            rows = batches * shape.batch_size * self.order.workers
+            blank = -count % self.order.workers if self.recipe.data.shapes == "relaxed" else rows - count
+            numbers = {"utterances": count, "batches": batches, "blank_rows": blank}
+            found.append({**attrs.asdict(shape), **numbers, "work_ratio": self.work.of_shapes[place]})
+        return found
+
+
+def plan(
+    recipe: Recipe,
+    text_lengths: "Ints",
+    mel_frames: "Ints",
+    text_tokens: int,
+    rejected: Optional[Mapping[str, int]] = None,
+    workers: Optional[int] = None,
+    speed: Optional[Speed] = None,
+) -> Plan:
+    """The plan for the usable utterances of a corpus.
+
+    `text_lengths` (tokens) and `mel_frames` have one entry an utterance, and the order names utterances by their place
+    there. `text_tokens` is how many tokens the tokenizer has; `rejected` counts what was set aside before, by reason.
+    """
+    recipe = settled(recipe, begun="planned")
+    text, mel = np.asarray(text_lengths, np.int32), np.asarray(mel_frames, np.int32)
+    size = SIZES[recipe.model.size]
+    too_long = _too_long(recipe, text, mel)
+    usable = ~np.any(list(too_long.values()), axis=0)
+    reasons = dict(rejected or {})
+    for reason, long in too_long.items():
+        if long.any():
+            reasons[reason] = reasons.get(reason, 0) + int(long.sum())
+    if not usable.any():
+        raise PlanError(_nothing(reasons))
+
+    workers = workers or recipe.devices.replicas
+    layout = _layout(recipe, size.gpt, text[usable], mel[usable], workers, speed or Speed())
+    shape_of = np.full(len(text), shapes.SET_ASIDE, np.int16)
+    shape_of[usable] = layout.shape_of
+    layout = attrs.evolve(layout, shape_of=shape_of)
+    order = Order(shape_of, tuple(shape.batch_size for shape in layout.shapes), recipe.run.seed, workers)
+
+    joint = np.where(usable, shapes.joint_length(text, mel), 0)
+    work = _work(recipe, layout, order, joint, cost(size.gpt).reduced())
+    numbers = {*CURVE, len(layout.shapes)} if recipe.data.shapes == "planned" else {*CURVE}
+    curve = _curve(joint[usable], cost(size.gpt), recipe.train.batch_size, workers, sorted(numbers))
+    frames = int(mel[usable].sum(dtype=np.int64))
+    return Plan(
+        recipe,
+        layout,
+        order,
+        seconds=frames * recipe.audio.hop_length / recipe.audio.sample_rate,
+        pace=int(text[usable].sum(dtype=np.int64)) * FRAMES_PER_CODE / frames,
+        rejected=reasons,
+        work=work,
+        curve=curve,
+        parts=parameters(size, text_tokens, recipe.audio.n_mels),
+        budgets=memory.budgets(recipe, size, text_tokens, layout.shapes),
+        advice=(*memory.advice(recipe, size, text_tokens, layout.shapes), *_shape_advice(recipe, layout, work, curve)),
+    )
+
+
+def settled(recipe: Recipe, begun: Optional[str] = None) -> Recipe:
+    """The recipe with `shapes = "auto"` decided: as a run was `begun`, or by what is fastest on this machine.
+
+    On CPUs free lengths are: they start with one trace and pad least. Static shapes pay where a device tunes itself to
+    each shape, so they are for GPUs, those that a recipe names and a machine lacks too; and for XLA, and where somebody
+    says how many there are to be.
+    """
+    if recipe.data.shapes != "auto":
+        return recipe
+    is_static = recipe.train.jit_compile is True or recipe.data.shape_count != "auto" or recipe.devices.names_gpus
+    is_free = not (is_static or has_gpu())
+    shapes: Any = begun or ("relaxed" if is_free else "planned")
+    return attrs.evolve(recipe, data=attrs.evolve(recipe.data, shapes=shapes))
+
+
+def has_gpu() -> bool:
+    """Whether this machine has a GPU that is not hidden; TensorFlow is not asked."""
+    if os.environ.get("CUDA_VISIBLE_DEVICES", "0").strip() in ("", "-1"):
+        return False
+    return shutil.which("nvidia-smi") is not None or Path("/dev/kfd").exists()  # NVIDIA's driver, or AMD's
+
+
+def limits(recipe: Recipe) -> Tuple[int, int]:
+    """The longest text, in tokens, and the longest recording, in mel frames, that a run has a place for.
+
+    A fixed shape has the recipe's limits. Other shapes grow with the corpus, as far as the model has positions.
+    """
+    data, gpt = recipe.data, SIZES[recipe.model.size].gpt
+    if data.shapes != "fixed":
+        return gpt.longest_text, gpt.longest_recording
+    for key, most in (("max_text_length", gpt.longest_text), ("max_mel_frames", gpt.longest_recording)):
+        asked, name = getattr(data, key), recipe.model.size
+        if asked > most:
+            raise PlanError(f"data.{key} = {asked}: a {name} model has positions for {most}; write at most {most}")
+    return data.max_text_length, data.max_mel_frames
+
+
+def _too_long(recipe: Recipe, text: "Ints", mel: "Ints") -> Dict[str, "Ints"]:
+    """Which utterances the run has no place for, by reason; each counts once."""
+    most_text, most_mel = limits(recipe)
+    long_text = text > most_text
+    return {
+        f"text too long (over {most_text} tokens)": long_text,
+        f"audio too long (over {most_mel} mel frames)": ~long_text & (mel > most_mel),
+    }
+
+
+def _layout(recipe: Recipe, gpt: Gpt, text: "Ints", mel: "Ints", workers: int, speed: Speed) -> Layout:
+    data, train = recipe.data, recipe.train
+    if data.shapes == "fixed":
+        return shapes.fixed(text, mel, data.max_text_length, data.max_mel_frames, train.batch_size)
+    if data.shapes == "relaxed":
+        return shapes.relaxed(text, mel, cost(gpt), train.batch_size)
+    longest = int(shapes.joint_length(text, mel).max())
+    step = PASSES * train.batch_size * cost(gpt).of(longest) / speed.work_per_second
+    weighing = Weighing(
+        trace_seconds=gpt.layers * (speed.xla_seconds if train.jit_compile is True else speed.trace_seconds),
+        run_seconds=train.steps * train.gradient_accumulation_steps * step,
+    )
+    count = None if data.shape_count == "auto" else data.shape_count
+    return shapes.planned(text, mel, cost(gpt), train.batch_size, count, weighing, workers)
+
+
+def _curve(joint: "Ints", work: Cost, batch_size: int, workers: int, numbers: List[int]) -> Dict[int, float]:
+    """The work of an epoch with each number of planned shapes, as far as there are as many lengths."""
+    lengths, counts = shapes.histogram(joint)
+    rows = workers * shapes.batch_sizes(lengths, batch_size)
+    best = shapes.boundaries(lengths, counts, work, numbers[-1], rows)
+    return {k: shapes.work_ratio(lengths, counts, best[k], work, rows) for k in numbers if k in best}
+
+
+def _work(recipe: Recipe, layout: Layout, order: Order, joint: "Ints", work: Cost) -> Work:
+    """The work of an epoch; `joint` has one entry an utterance."""
+    taken = layout.shape_of >= 0
+    real = np.bincount(layout.shape_of[taken], weights=work.of(joint[taken].astype(np.int64)))  # exact below 2^53
+    if recipe.data.shapes == "relaxed":
+        padded = computed = _relaxed_work(layout, order, joint, work)
+    else:
+        one = work.of(np.array([shape.joint_length for shape in layout.shapes], np.int64))
+        padded = one * np.array(layout.counts, np.int64)
+        computed = one * np.array(order.batch_sizes, np.int64) * order.workers * np.array(order.batches_per_shape)
+    return Work(
+        ratio=float(padded.sum()) / float(real.sum()),
+        computed=float(computed.sum()) / float(real.sum()),
+        of_shapes=tuple(float(ratio) for ratio in padded / real),
+    )
+
+
+def _relaxed_work(layout: Layout, order: Order, joint: "Ints", work: Cost) -> "Ints":
+    """Each pool's work in the first epoch: a step is as long as its longest member.
+
+    It has no blank rows but those that give every worker as many.
+    """
+    members = order.epoch(0).members
+    first = np.cumsum(layout.counts) - layout.counts  # each pool's, among the members
+    steps = [
+        start + np.arange(0, count, rows * order.workers)
+        for start, count, rows in zip(first, layout.counts, order.batch_sizes)
+    ]
+    cuts = np.concatenate(steps)
+    longest = np.maximum.reduceat(joint[members], cuts).astype(np.int64)
+    rows = -(-np.diff(np.append(cuts, len(members))) // order.workers) * order.workers
+    batches = work.of(longest) * rows
+    return np.asarray(np.add.reduceat(batches, np.searchsorted(cuts, first)))
+
+
+def _shape_advice(recipe: Recipe, layout: Layout, work: Work, curve: Dict[int, float]) -> List[str]:
+    """What to write where fewer shapes would compute less: a small corpus leaves last batches blank."""
+    fewest = min(curve, key=lambda number: curve[number])
+    if recipe.data.shapes != "planned" or fewest >= len(layout.shapes) or curve[fewest] >= work.computed:
+        return []
+    return [
+        f"blank rows make {len(layout.shapes)} shapes compute {percent(work.computed)} too much, {fewest} shapes"
+        f" {percent(curve[fewest])}; write data.shape_count = {fewest}"
+    ]
+
+
+def _nothing(reasons: Mapping[str, int]) -> str:
+    if not reasons:
+        return "the corpus has no utterances; name one that has, in data.train"
+    count = counted(sum(reasons.values()), "utterance")
+    return f"none of {count} can be trained on ({listed(reasons)}); mend the corpus, or name another in data.train"

@@ -1,0 +1,1 @@
+"""Recipes: a TOML file becomes a checked `Recipe`."""

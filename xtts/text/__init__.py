@@ -1,0 +1,1 @@
+"""Text: normalisation, tokens and sentences."""

@@ -1,0 +1,284 @@
+"""Text to token ids and back: a sentence and its language come in, ids go out; by characters, or by BPE.
+
+Both tokenizers normalise first, put a language tag such as `[en]` in front, write a space as `[SPACE]`, and leave
+`[START]` and `[STOP]` to the model, which asks for their ids. `[STOP]` is 0, `[UNK]` 1 and `[SPACE]` 2, as in XTTS-v2.
+"""
+
+import hashlib
+import json
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any, Dict, Iterable, List, Protocol, Sequence, Set, Tuple, Union
+
+from xtts import XttsError
+from xtts.recipe.schema import Text
+from xtts.text.normalise import normalise
+
+STOP, UNKNOWN, SPACE, START = "[STOP]", "[UNK]", "[SPACE]", "[START]"
+TOKENIZER = "tokenizer.json"  # the file, in a run's folder
+LEARNED = 1024  # tokens of a BPE vocabulary, at most, where a recipe does not say
+REPLACEMENT = "\ufffd"  # what [UNK] reads as
+_READ_AS = {UNKNOWN: REPLACEMENT, SPACE: " "}  # the other special tokens read as nothing
+_SPECIAL = re.compile(r"\[.+\]")
+Texts = Iterable[Tuple[str, str]]  # a text and its language, as often as there are utterances
+
+
+class TextError(XttsError):
+    """Why a text cannot become tokens, and what to do."""
+
+
+class Tokenizer(Protocol):
+    """What turns text into ids: from 0 up to `size`, of which `start` and `stop` frame a sentence."""
+
+    size: int
+    start: int
+    stop: int
+    languages: List[str]  # those that have a tag
+
+    def encode(self, text: str, language: str) -> List[int]:
+        """The language's tag and the normalised text, without `start` and `stop`."""
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text that was encoded, as it was normalised; tags, `start` and `stop` are not read."""
+
+    def unknown(self, text: str, language: str) -> List[str]:
+        """The characters of the normalised text that have no token, each once, in order of code point."""
+
+    def digest(self) -> str:
+        """A name for the vocabulary: another one has another, and it is the same on every Python."""
+
+    def save(self, path: Union[str, Path]) -> None:
+        """Write the vocabulary to a JSON file, which `load` reads."""
+
+
+def tokenizer(settings: Text, texts: Texts) -> Tokenizer:
+    """The tokenizer a recipe asks for; one of characters, or of BPE without a file, is built from `texts`."""
+    if settings.tokenizer == "characters":
+        return CharacterTokenizer.build(texts)
+    if settings.vocab is None:
+        return BPETokenizer.learn(texts, settings.vocab_size or LEARNED)
+    return BPETokenizer.load(settings.vocab)
+
+
+def require(settings: Text) -> None:
+    """A TextError when what a recipe's tokenizer is made with, or from, is not there."""
+    if settings.tokenizer == "bpe":
+        _library()
+        try:
+            if settings.vocab is not None:
+                _read(settings.vocab)
+        except TextError as error:
+            raise TextError(f"text.vocab: {error}") from None
+
+
+def load(path: Union[str, Path]) -> Tokenizer:
+    """The tokenizer in a file that `save` wrote, of either kind."""
+    kind = _parse(_read(path), path).get("kind")
+    return CharacterTokenizer.load(path) if kind == CharacterTokenizer.KIND else BPETokenizer.load(path)
+
+
+class CharacterTokenizer:
+    """One token a character. After [STOP], [UNK], [SPACE] and [START] come the languages' tags, then the characters."""
+
+    KIND = "characters"
+
+    def __init__(self, languages: Iterable[str], characters: Iterable[str]) -> None:
+        self.languages = sorted(set(languages))
+        self.characters = "".join(sorted(set(characters) - {" "}))
+        self._tokens = [STOP, UNKNOWN, SPACE, START, *map("[{}]".format, self.languages), *self.characters]
+        self.size = len(self._tokens)
+        self.stop, self._unknown, self._space, self.start = range(4)
+        first = self.size - len(self.characters)
+        self._ids = {" ": self._space, **{character: first + n for n, character in enumerate(self.characters)}}
+        self._tags = {language: 4 + n for n, language in enumerate(self.languages)}
+
+    @classmethod
+    def build(cls, texts: Texts) -> "CharacterTokenizer":
+        """A tokenizer that knows every language and every character of `texts`."""
+        languages: Set[str] = set()
+        characters: Set[str] = set()
+        for text, language in texts:
+            languages.add(language.lower())
+            characters.update(normalise(text, language))
+        if not characters - {" "}:
+            raise TextError("there is not one character to build a tokenizer from; check the corpus")
+        return cls(languages, characters)
+
+    @classmethod
+    def load(cls, path: Union[str, Path]) -> "CharacterTokenizer":
+        tables = _parse(_read(path), path)
+        try:
+            loaded = cls([str(language) for language in tables["languages"]], str(tables["characters"]))
+        except (KeyError, TypeError):
+            loaded = None
+        if loaded is None or loaded._tables() != tables:
+            raise TextError(f"{path} is not a vocabulary of characters; name a file that this program saved")
+        return loaded
+
+    def encode(self, text: str, language: str) -> List[int]:
+        tag = _tag(language, self._tags)
+        return [tag, *(self._ids.get(character, self._unknown) for character in normalise(text, language))]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        return _decode(ids, self._tokens)
+
+    def unknown(self, text: str, language: str) -> List[str]:
+        return sorted(set(normalise(text, language)) - self._ids.keys())
+
+    def digest(self) -> str:
+        return hashlib.sha256(self._content()).hexdigest()
+
+    def save(self, path: Union[str, Path]) -> None:
+        Path(path).write_bytes(self._content())
+
+    def _content(self) -> bytes:
+        return json.dumps(self._tables(), ensure_ascii=False, indent=1).encode() + b"\n"
+
+    def _tables(self) -> Dict[str, Any]:
+        return {"kind": self.KIND, "languages": self.languages, "characters": self.characters}
+
+
+class BPETokenizer:
+    """The vocabulary of a `vocab.json` as XTTS-v2 ships it, read by the package tokenizers. It has small letters only.
+
+    The published one has Chinese, Japanese and Korean in Latin letters: texts must bring them so.
+    """
+
+    def __init__(self, content: bytes, name: str) -> None:
+        self._content = content
+        self._name = name
+        self._bpe = _bpe(content, name)
+        ids: Dict[str, int] = self._bpe.get_vocab()
+        missing = [token for token in (STOP, UNKNOWN, SPACE, START) if token not in ids]
+        if SPACE in ids and self._bpe.encode(SPACE).ids != [ids[SPACE]]:
+            missing.append(SPACE)  # it is there, but the library would take it apart
+        if missing:
+            raise TextError(f"{name} has no token {', '.join(missing)}; name the vocab.json that comes with XTTS-v2")
+        self.size = max(ids.values()) + 1
+        self.start, self.stop = ids[START], ids[STOP]
+        self._tokens = [""] * self.size
+        for token, number in ids.items():
+            self._tokens[number] = token
+        self._tags = {token[1:-1]: number for token, number in ids.items() if re.fullmatch(r"\[[a-z0-9-]+\]", token)}
+        self.languages = sorted(self._tags)
+
+    @classmethod
+    def load(cls, path: Union[str, Path]) -> "BPETokenizer":
+        return cls(_read(path), str(path))
+
+    @classmethod
+    def learn(cls, texts: Texts, size: int) -> "BPETokenizer":
+        """A vocabulary of at most `size` tokens in which what `texts` say most often is one token, from pairs to words.
+
+        It has the tags of their languages, and each of their characters, however many those are.
+        """
+        counts = Counter((language.lower(), cls._written(text, language)) for text, language in texts)
+        special = [STOP, UNKNOWN, SPACE, START, *(f"[{one}]" for one in sorted({language for language, _ in counts}))]
+        library = _library()
+        bpe = library.Tokenizer(library.models.BPE(unk_token=UNKNOWN))
+        bpe.pre_tokenizer = library.pre_tokenizers.Whitespace()
+        trainer = library.trainers.BpeTrainer(vocab_size=size, special_tokens=special, show_progress=False)
+        bpe.train_from_iterator((text for _, text in sorted(counts.elements())), trainer)
+        model = json.loads(bpe.to_str())["model"]
+        if len(model["vocab"]) == len(special):
+            raise TextError("there is not one character to build a tokenizer from; check the corpus")
+        return cls(_vocab_json(special, model["vocab"], model["merges"]), "the vocabulary of the corpus")
+
+    def encode(self, text: str, language: str) -> List[int]:
+        tag = self._tokens[_tag(language, self._tags, f" of {self._name}")]
+        ids: List[int] = self._bpe.encode(tag + self._written(text, language).replace(" ", SPACE)).ids
+        return ids
+
+    def decode(self, ids: Iterable[int]) -> str:
+        return _decode(ids, self._tokens)
+
+    def unknown(self, text: str, language: str) -> List[str]:
+        characters = sorted(set(self._written(text, language)) - {" "})
+        return [character for character in characters if self._bpe.token_to_id(character) is None]
+
+    def digest(self) -> str:
+        return hashlib.sha256(self._content).hexdigest()
+
+    def save(self, path: Union[str, Path]) -> None:
+        Path(path).write_bytes(self._content)
+
+    @staticmethod
+    def _written(text: str, language: str) -> str:
+        """Small letters, and no bracket, which could spell a special token."""
+        return normalise(text, language).lower().replace("[", "(").replace("]", ")")
+
+
+def _tag(language: str, tags: Dict[str, int], where: str = "") -> int:
+    """The id of a language's tag: of "en-gb" that of "en" if it has none of its own, of "zh" that of "zh-cn"."""
+    language = language.lower()
+    for name in (language, language.partition("-")[0], f"{language}-cn"):
+        if name in tags:
+            return tags[name]
+    known = ", ".join(sorted(tags))
+    raise TextError(
+        f"the vocabulary{where} has no language {language!r}; known: {known}. Use one that was made with it"
+    )
+
+
+def _decode(ids: Iterable[int], tokens: List[str]) -> str:
+    words = []
+    for number in ids:
+        if not 0 <= number < len(tokens):
+            raise TextError(f"{number} is not a token; the vocabulary goes from 0 to {len(tokens) - 1}")
+        token = tokens[number]
+        words.append(_READ_AS.get(token, "") if _SPECIAL.fullmatch(token) else token)
+    return "".join(words)
+
+
+def _library() -> Any:
+    try:
+        import tokenizers
+    except ImportError:
+        raise TextError("BPE is done by the package tokenizers; run: pip install 'xtts[bpe]'") from None
+    return tokenizers
+
+
+def _vocab_json(special: Sequence[str], vocab: Dict[str, int], merges: Sequence[Any]) -> bytes:
+    """A vocabulary as `vocab.json` has it, byte by byte the same whatever release of tokenizers learned it."""
+    plain = {"special": True, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
+    pairs = [pair if isinstance(pair, str) else " ".join(pair) for pair in merges]
+    table = {
+        "version": "1.0",
+        "added_tokens": [{"id": vocab[token], "content": token, **plain} for token in special],
+        "pre_tokenizer": {"type": "Whitespace"},
+        "model": {
+            "type": "BPE",
+            "unk_token": UNKNOWN,
+            "vocab": dict(sorted(vocab.items(), key=lambda item: item[1])),
+            "merges": pairs,
+        },
+    }
+    return json.dumps(table, ensure_ascii=False, indent=1).encode() + b"\n"
+
+
+def _bpe(content: bytes, name: str) -> Any:
+    library = _library()
+    try:
+        return library.Tokenizer.from_str(content.decode())
+    except Exception as error:  # the library raises nothing narrower
+        raise TextError(f"{name} is not a BPE vocabulary ({error}); name the vocab.json of XTTS-v2") from None
+
+
+def _read(path: Union[str, Path]) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise TextError(f"{path}: {error.strerror}; name a vocabulary that can be read") from None
+
+
+def _parse(content: bytes, path: Union[str, Path]) -> Dict[str, Any]:
+    try:
+        tables = json.loads(content)
+    except (ValueError, RecursionError):
+        tables = None
+    if not isinstance(tables, dict):
+        raise TextError(
+            f"{path} is not a vocabulary in JSON; name one that was saved with a run, or XTTS-v2's vocab.json"
+        )
+    return tables

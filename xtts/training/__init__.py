@@ -1,0 +1,1 @@
+"""Training: stages, steps, checkpoints and the run that holds them together."""

@@ -1,0 +1,311 @@
+"""Checkpoints: what a stage needs to go on exactly comes in, and comes back whole, whatever happened between.
+
+    <folder>/step-00001000/state.safetensors    the tensors
+    <folder>/step-00001000/state.json           step, loss and counters; size and checksum of the tensors, and its own
+
+A checkpoint is written to a hidden folder, forced to the disk and renamed at once: a folder `step-…` is whole unless
+the disk lost something. One that is damaged is renamed to `aside-step-…`, never deleted. There is one writer at a time
+(see `lock`); others may read while it writes. A step that is saved again gets a folder `step-00001000-2`.
+"""
+
+import errno
+import hashlib
+import json
+import math
+import os
+import re
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from itertools import count
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+
+import attrs
+import numpy as np
+
+from xtts import XttsError, __version__
+from xtts.weights import safetensors_file
+
+FORMAT = 1  # raised when a release could no longer read what the one before it wrote
+TENSORS, RECORD = "state.safetensors", "state.json"
+STEP = re.compile(r"step-(\d{8,})(?:-(\d+))?")
+ASIDE, PARTIAL, REMOVED = "aside-", ".partial-", ".removed-"  # before a checkpoint's name
+CHUNK = 2**20  # bytes hashed at once
+DAMAGE = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EIO}  # other failures to read may pass
+
+
+class CheckpointError(XttsError):
+    """Checkpoints that are all damaged, or a folder that cannot be read or renamed."""
+
+
+class _Damaged(Exception):
+    """What is wrong with a checkpoint."""
+
+
+@attrs.frozen(eq=False)
+class State:
+    """What a stage needs to go on exactly."""
+
+    step: int  # optimizer steps done
+    tensors: Dict[str, np.ndarray]  # weights, optimizer, EMA; views of the file, read-only, when they were read
+    counters: Dict[str, Any] = attrs.field(factory=dict)  # JSON, keys are text: cursor, skipped steps, patience, …
+
+
+@attrs.define(eq=False)
+class Checkpoints:
+    """The checkpoints of one stage: the last `keep` and the one with the lowest loss."""
+
+    folder: Path
+    keep: int = attrs.field(default=3, validator=attrs.validators.ge(1))
+    say: Callable[[str], None] = print
+    _is_swept: bool = attrs.field(default=False, init=False)
+
+    def save(self, state: State, loss: Optional[float] = None) -> Optional[Path]:
+        """Write a checkpoint and remove those it supersedes; None, said in a sentence, when the disk refuses."""
+        partial = None
+        try:
+            self._sweep()
+            final = self.folder / self._name(state.step)
+            partial = self.folder / f"{PARTIAL}{final.name}"
+            partial.mkdir(parents=True, exist_ok=True)
+            _write(partial, state, loss)
+            partial.rename(final)
+            _sync_folder(self.folder)
+        except (OSError, CheckpointError) as error:
+            size = sum(tensor.nbytes for tensor in state.tensors.values())
+            self.say(
+                f"{self.folder}: the checkpoint of step {state.step} ({size / 1e6:,.1f} MB) could not be written: "
+                f"{_reason(error)}. Older ones are untouched and the run goes on; make room there, or make it writable."
+            )
+            return None
+        finally:
+            if partial:
+                shutil.rmtree(partial, ignore_errors=True)
+        with suppress(CheckpointError):  # what is not removed takes space, no more
+            self._prune(final)
+        return final
+
+    def newest(self) -> Optional[State]:
+        """The newest whole checkpoint; None if there never was one."""
+        return self._first_whole(lambda: self._folders()[::-1])
+
+    def best(self) -> Optional[State]:
+        """The whole checkpoint with the lowest loss, the newest of equals; None if none was saved with a loss."""
+        return self._first_whole(lambda: _ranked(self._losses()))
+
+    def steps(self) -> List[int]:
+        """The steps there are checkpoints of, in order."""
+        return sorted({_key(folder)[0] for folder in self._folders()})
+
+    def _first_whole(self, candidates: Callable[[], List[Path]]) -> Optional[State]:
+        tried: List[Path] = []
+        while True:
+            # Listed anew each time: a run that goes on meanwhile adds and removes checkpoints.
+            left = [folder for folder in candidates() if folder not in tried]
+            if not left:
+                break
+            tried.append(left[0])
+            try:
+                return _read(left[0])
+            except (_Damaged, OSError) as error:
+                if isinstance(error, OSError) and error.errno not in DAMAGE:
+                    raise CheckpointError(f"{left[0]}: {_reason(error)}; make its files readable") from None
+                if left[0].exists():
+                    self._put_aside(left[0], _reason(error))
+        if set(self._folders()) - set(tried) or not (tried or self._children(ASIDE)):
+            return None
+        raise CheckpointError(
+            f"{self.folder}: every checkpoint is damaged, those that were set aside are named {ASIDE}step-…; "
+            "put a sound copy of one back as step-…, or rename this folder to start the stage anew"
+        )
+
+    def _put_aside(self, folder: Path, reason: str) -> None:
+        try:
+            place = f"it is set aside as {_renamed(folder, ASIDE + folder.name).name}"
+        except OSError as error:  # whoever only reads may have no right to
+            place = f"it could not be set aside ({_reason(error)})"
+        self.say(f"{folder}: this checkpoint cannot be used, {reason}; {place}, and an older one is looked for.")
+
+    def _prune(self, new: Path) -> None:
+        """Remove what `new` supersedes; what cannot be read is not judged here."""
+        losses = self._losses()
+        sound = [folder for folder, loss in losses.items() if loss != -math.inf]
+        last_of_step = {_key(folder)[0]: folder for folder in sound}
+        ranked = [folder for folder in _ranked(losses) if folder in sound]
+        kept = {new, *list(last_of_step.values())[-self.keep :], *ranked[:1]}
+        for folder in sound:
+            if folder not in kept:
+                _remove(folder)
+
+    def _losses(self) -> Dict[Path, Optional[float]]:
+        """The loss of each checkpoint, if it has one; minus infinity if it cannot be read, so that it is tried."""
+        losses: Dict[Path, Optional[float]] = {}
+        for folder in self._folders():
+            losses[folder] = -math.inf
+            with suppress(_Damaged, OSError):
+                losses[folder] = _record(folder)["loss"]
+        return losses
+
+    def _folders(self) -> List[Path]:
+        """Oldest first."""
+        return sorted((path for path in self._children("step-") if STEP.fullmatch(path.name)), key=_key)
+
+    def _children(self, prefix: str) -> List[Path]:
+        try:
+            return [path for path in self.folder.iterdir() if path.name.startswith(prefix)]
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise CheckpointError(f"{self.folder}: {_reason(error)}; name a folder that can be read") from None
+
+    def _name(self, step: int) -> str:
+        again = [_key(folder)[1] for folder in self._folders() if _key(folder)[0] == step]
+        return f"step-{step:08d}-{max(again) + 1}" if again else f"step-{step:08d}"
+
+    def _sweep(self) -> None:
+        """Before the first checkpoint is written: what a killed process left half written or half removed."""
+        if not self._is_swept:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            _sync_folder(self.folder.parent)
+            for path in [*self._children(PARTIAL), *self._children(REMOVED)]:
+                shutil.rmtree(path, ignore_errors=True)
+            self._is_swept = True
+
+
+def set_aside(folder: Path) -> Path:
+    """Rename a stage's folder to the first free of `codec.1`, `codec.2`, …, and say where it is."""
+    try:
+        return _renamed(folder, folder.name)
+    except OSError as error:
+        raise CheckpointError(f"{folder}: it cannot be set aside, {_reason(error)}; rename it yourself") from None
+
+
+def _write(folder: Path, state: State, loss: Optional[float]) -> None:
+    path = folder / TENSORS
+    with _system_errors():
+        safetensors_file.write(path, state.tensors)
+    with ThreadPoolExecutor(1) as beside:  # the checksum costs no time while the disk works
+        synced = beside.submit(_sync, path)
+        digest = _sha256(path)
+        synced.result()
+    record = {
+        "format": FORMAT,
+        "xtts": __version__,
+        "step": int(state.step),
+        "loss": float(loss) if loss is not None and math.isfinite(loss) else None,
+        "counters": state.counters,
+        "bytes": path.stat().st_size,
+        "sha256": digest,
+    }
+    record["checksum"] = _checksum(record)
+    (folder / RECORD).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    _sync(folder / RECORD)
+    _sync_folder(folder)
+
+
+def _read(folder: Path) -> State:
+    record = _record(folder)
+    path = folder / TENSORS
+    size = path.stat().st_size
+    if size != record["bytes"]:
+        raise _Damaged(f"{TENSORS} has {size:,} bytes of {record['bytes']:,}")
+    if _sha256(path) != record["sha256"]:
+        raise _Damaged(f"{TENSORS} is not what was written")
+    with _system_errors():
+        tensors, _ = safetensors_file.read(path)
+    return State(record["step"], tensors, record["counters"])
+
+
+def _record(folder: Path) -> Dict[str, Any]:
+    try:
+        record = json.loads((folder / RECORD).read_bytes())
+    except (ValueError, RecursionError):
+        raise _Damaged(f"{RECORD} is no JSON") from None
+    if not isinstance(record, dict) or "format" not in record:
+        raise _Damaged(f"{RECORD} does not tell its format")
+    if record["format"] != FORMAT:
+        writer = f"format {record['format']} by xtts {record.get('xtts')}"
+        raise _Damaged(f"{RECORD} was written in {writer}, and this release reads format {FORMAT}")
+    if record.pop("checksum", None) != _checksum(record):
+        raise _Damaged(f"{RECORD} is not what was written")
+    return record
+
+
+def _checksum(record: Dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(record).encode()).hexdigest()
+
+
+def _sha256(path: Path) -> str:
+    # SHA-256 has instructions of its own on most processors: 1.1 GB/s where BLAKE2b did 0.6 to 0.8.
+    sha, chunk = hashlib.sha256(), bytearray(CHUNK)
+    with path.open("rb", buffering=0) as file:
+        while True:
+            size = file.readinto(chunk)
+            if not size:
+                return sha.hexdigest()
+            sha.update(memoryview(chunk)[:size])
+
+
+def _ranked(losses: Dict[Path, Optional[float]]) -> List[Path]:
+    """Lowest loss first, the newest of equals; those without one are left out."""
+    newest_first = [(loss, folder) for folder, loss in reversed(list(losses.items())) if loss is not None]
+    return [folder for _, folder in sorted(newest_first, key=lambda pair: pair[0])]
+
+
+def _key(folder: Path) -> Tuple[int, int]:
+    """A checkpoint's step, and which of its step it is."""
+    step, again = STEP.fullmatch(folder.name).groups()  # type: ignore[union-attr]  # its callers looked
+    return int(step), int(again or 1)
+
+
+def _renamed(folder: Path, name: str) -> Path:
+    places = (folder.with_name(f"{name}.{number}") for number in count(1))
+    free = next(place for place in places if not os.path.lexists(place))
+    folder.rename(free)
+    _sync_folder(free.parent)
+    return free
+
+
+def _remove(folder: Path) -> None:
+    gone = folder.with_name(f"{REMOVED}{folder.name}")
+    with suppress(OSError):
+        folder.rename(gone)  # first, so that none is ever seen half removed
+        shutil.rmtree(gone, ignore_errors=True)
+
+
+def _sync(path: Path) -> None:
+    with path.open("r+b") as file:  # Windows syncs only what it may write
+        os.fsync(file.fileno())
+
+
+def _sync_folder(folder: Path) -> None:
+    """Force a folder's names to the disk."""
+    if os.name == "nt":  # which opens no folders
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # some network file systems sync no folders
+            raise
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _system_errors() -> Iterator[None]:
+    """Let out the system's own error: it tells a full disk or a missing file from tensors that make no file."""
+    try:
+        yield
+    except safetensors_file.WeightsError as error:
+        if isinstance(error.__context__, OSError):
+            raise error.__context__ from None
+        raise
+
+
+def _reason(error: Exception) -> str:
+    if not isinstance(error, OSError):
+        return str(error)
+    reason = error.strerror or str(error)
+    return f"{Path(error.filename).name}: {reason}" if error.filename else reason

@@ -1,0 +1,256 @@
+"""The workers of a run together: what one of them has comes in; what all have, or what the chief says, goes out.
+
+Everything goes through TensorFlow's strategy, and must be called by all workers in the same order. A crew of one has
+all there is. A worker that no longer answers ends the process's part in it: TensorFlow cannot meet again, so a process
+that is left starts anew (`begin_again`), meets the others and goes on from the chief's last checkpoint.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from typing import Any, Callable, Collection, Dict, Iterator, List, Optional, Sequence, Tuple
+
+import attrs
+import numpy as np
+import tensorflow as tf
+
+from xtts import XttsError, compat
+from xtts.pipeline.prefetcher import Work
+from xtts.training.checkpoint import State
+from xtts.training.cluster.membership import Cluster, answers, listening
+from xtts.training.placement import Placement
+
+Say = Callable[[str], None]  # a line for the user
+
+WIDTHS = (64, 65_536)  # numbers that are added up at once
+PIECE = 2**24  # bytes that are told at once
+REMIND, PAUSE = 10.0, 0.5  # seconds between two lines about who is missing, and two looks
+LATE = 30.0  # seconds that TensorFlow has to end a wait by itself
+RESTARTS = "XTTS_RESTARTS"  # in the environment: how often in a row a run has begun again
+
+
+class WorkerLost(XttsError):
+    """A worker that no longer answers; the run can go on when it is back."""
+
+    status = 75  # "try again", to whatever started the process
+    has_stepped = False  # since all had met
+
+
+class CrewError(XttsError):
+    """Workers that cannot train together."""
+
+
+class Crew:
+    """All workers of a run."""
+
+    def __init__(self, strategy: Any = None, placement: Optional[Placement] = None) -> None:
+        self.strategy, self._placement = strategy, placement
+        self.cluster = placement.cluster if placement else None
+        self.is_chief = self.cluster is None or self.cluster.is_chief
+        self.has_stepped = False
+        self._sums: Dict[int, compat.Compiled] = {}  # by width
+
+    def agreed(self, work: Work, stop: threading.Event) -> Tuple[Work, Callable[[], bool]]:
+        """A step's work with the totals of all workers; and whether any of them was told to stop."""
+        if self.cluster is None:
+            return work, stop.is_set
+        *totals, told = self.sum(np.array([*work.totals, stop.is_set()], np.float64))
+        self.has_stepped = True
+        return attrs.evolve(work, totals=np.array(totals, np.float32)), lambda: bool(told)
+
+    def sum(self, values: np.ndarray) -> np.ndarray:
+        """Over all workers, number by number; float64, of any shape."""
+        if self.cluster is None:
+            return values
+        flat = np.asarray(values, np.float64).ravel()
+        width = WIDTHS[0] if flat.size <= 8 * WIDTHS[0] else WIDTHS[1]
+        padded = np.pad(flat, (0, -flat.size % width)).reshape(-1, width)
+        added = [self._summed(width)(tf.constant(row)).numpy() for row in padded]
+        return np.concatenate(added or [flat])[: flat.size].reshape(np.shape(values))
+
+    def gathered(self, rows: Any) -> np.ndarray:
+        """The rows of all workers, one worker's after the other's."""
+        own = np.asarray(rows)
+        if self.cluster is None:
+            return own
+        every = np.zeros((self.cluster.size, *own.shape), np.float64)
+        every[self.cluster.index] = own
+        return self.sum(every).reshape(-1, *own.shape[1:]).astype(own.dtype)
+
+    def told(self, content: bytes = b"") -> bytes:
+        """What the chief says, which only it need have."""
+        if self.cluster is None:
+            return content
+        size = int(self._broadcast(np.array([len(content)], np.int64))[0])
+        heard = []
+        for start in range(0, size, PIECE):
+            piece = np.zeros(-(-min(PIECE, size - start) // 8) * 8, np.uint8)
+            if self.is_chief:
+                own = content[start : start + PIECE]
+                piece[: len(own)] = np.frombuffer(own, np.uint8)
+            heard.append(self._broadcast(piece.view(np.int64)).tobytes())
+        return b"".join(heard)[:size]
+
+    def told_json(self, value: Any = None) -> Any:
+        return json.loads(self.told(json.dumps(value).encode())) if self.cluster else value
+
+    def told_state(self, state: Optional[State]) -> Optional[State]:
+        """The chief's checkpoint, or that it has none; no other worker needs to see the chief's disk."""
+        if self.cluster is None:
+            return state
+        tensors = dict(sorted(state.tensors.items())) if state else {}
+        facts = {name: [tensor.dtype.str, list(tensor.shape)] for name, tensor in tensors.items()}
+        about = self.told_json([state.step, state.counters, facts] if state else None)
+        content = self.told(b"".join(np.ascontiguousarray(tensor).tobytes() for tensor in tensors.values()))
+        if about is None:
+            return None
+        step, counters, facts = about
+        found, start = {}, 0
+        for name, (kind, shape) in facts.items():
+            count = int(np.prod(shape, dtype=np.int64))
+            tensor = np.frombuffer(content, np.dtype(kind), count, start).reshape(shape)
+            found[name], start = tensor, start + tensor.nbytes
+        return state or State(step, found, counters)
+
+    def spread(self, variables: Sequence[Any]) -> None:
+        """Give every worker the chief's values."""
+        if self.cluster is None:
+            return
+        values = [variable.numpy() for variable in variables]
+        content, start = self.told(b"".join(value.tobytes() for value in values)), 0
+        for variable, value in zip(variables, values):
+            variable.assign(np.frombuffer(content, value.dtype, value.size, start).reshape(value.shape))
+            start += value.nbytes
+
+    @contextlib.contextmanager
+    def chief_first(self) -> Iterator[None]:
+        """Inside, the chief is done before the others begin: what it has written on a disk they share, they find."""
+        if not self.is_chief:
+            self.told()
+        yield
+        if self.is_chief:
+            self.told()
+
+    def _summed(self, width: int) -> compat.Compiled:
+        if width not in self._sums:
+            assert self._placement is not None
+            first = self._placement.share.start
+
+            def on_replica(values: Any) -> Any:
+                context = tf.distribute.get_replica_context()
+                replica = int(tf.get_static_value(tf.convert_to_tensor(context.replica_id_in_sync_group)))
+                mine = tf.identity(values) if replica == first else tf.zeros_like(values)  # once a worker
+                return context.all_reduce(tf.distribute.ReduceOp.SUM, mine)
+
+            def crew_sum(values: Any) -> Any:
+                found = self.strategy.run(on_replica, args=(values,))
+                return self.strategy.experimental_local_results(found)[0]
+
+            signature = [tf.TensorSpec([width], tf.float64)]
+            self._sums[width] = compat.compiled(crew_sum, input_signature=signature, autograph=False)
+        return self._sums[width]
+
+    def _broadcast(self, values: np.ndarray) -> np.ndarray:
+        """The chief's: TensorFlow gives new variables of all workers the chief's first value."""
+        with self.strategy.scope():
+            variable = tf.Variable(values, trainable=False)
+        return np.asarray(variable.numpy())
+
+
+def meet(placement: Placement, patience: float, say: Say) -> Crew:
+    """Wait for the other workers, telling who is missing, and start the strategy; a crew goes out."""
+    cluster = placement.cluster
+    assert cluster is not None
+    others = [cluster.name(index) for index in range(cluster.size) if index != cluster.index]
+    say(f"this is {cluster.name(cluster.index)}; it meets {', '.join(others)}")
+    with listening(cluster):
+        _wait(cluster, patience, say)
+    with _deadly_signals(patience):
+        try:
+            return Crew(placement.start_strategy(patience), placement)
+        except compat.MeetingError as error:
+            raise CrewError(
+                f"{_missing(cluster) or 'the workers did not meet'} ({error}); {_remedy(cluster)}"
+            ) from None
+
+
+def _wait(cluster: Cluster, patience: float, say: Say) -> None:
+    """Until every worker answers. TensorFlow would wait too, but some releases let nobody speak meanwhile."""
+    waited = 0.0
+    while True:
+        missing = _missing(cluster)
+        if not missing:
+            return
+        if waited >= patience:
+            raise CrewError(f"{missing} in {patience:,.0f} s; {_remedy(cluster)}")
+        if waited and waited % REMIND == 0:
+            say(f"{missing} for {waited:,.0f} s; it is waited for, up to {patience:,.0f} s")
+        time.sleep(PAUSE)
+        waited += PAUSE
+
+
+@contextlib.contextmanager
+def watched(cluster: Optional[Cluster], has_stepped: Callable[[], bool]) -> Iterator[None]:
+    """Inside, a worker that can no longer be reached becomes a `WorkerLost` that names it."""
+    try:
+        yield
+    except Exception as error:
+        blamed = compat.lost_tasks(error) if cluster else None
+        if cluster is None or blamed is None:
+            raise
+        lost = WorkerLost(f"{_named(cluster, blamed)} no longer answers")
+        lost.has_stepped = has_stepped()
+        raise lost from None
+
+
+def begin_again(lost: WorkerLost, restarts: int, command: List[str]) -> None:
+    """Replace this process by a new one that does the same; it comes back only when that was done too often."""
+    count = 0 if lost.has_stepped else int(os.environ.get(RESTARTS, "0")) + 1
+    if count > restarts:
+        raise CrewError(f"{lost}; the run was begun anew {restarts} times without a step: see what that worker says")
+    os.environ[RESTARTS] = str(count)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execv(command[0], command)
+
+
+def _named(cluster: Cluster, blamed: Collection[int]) -> str:
+    """The workers that an error blames, or those that do not answer."""
+    others = [index for index in range(cluster.size) if index != cluster.index]
+    found = [index for index in others if index in blamed]
+    found = found or [index for index in others if not answers(cluster.addresses[index])]
+    return " and ".join(cluster.name(index) for index in found) or "a worker"
+
+
+def _missing(cluster: Cluster) -> str:
+    """Who does not answer, in a few words; nothing where all do."""
+    others = [index for index in range(cluster.size) if index != cluster.index]
+    missing = [cluster.name(index) for index in others if not answers(cluster.addresses[index])]
+    return f"{' and '.join(missing)} did not answer" if missing else ""
+
+
+def _remedy(cluster: Cluster) -> str:
+    return f"start it with the same recipe, check its address in {cluster.origin} and that no firewall is between"
+
+
+@contextlib.contextmanager
+def _deadly_signals(patience: float) -> Iterator[None]:
+    """Inside, SIGINT ends the process at once, and so does the end of all patience: TensorFlow waits for workers that
+    answered just now, Python cannot speak meanwhile, and nothing is begun that could be lost.
+    """
+    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "SIGALRM"):
+        yield
+        return
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in numbers}
+    signal.setitimer(signal.ITIMER_REAL, patience + LATE)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        for number, handler in before.items():
+            signal.signal(number, handler)

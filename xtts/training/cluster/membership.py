@@ -1,0 +1,164 @@
+"""Who trains together: a recipe's [cluster] and the environment come in; every worker's address, and which of them this
+process is, go out.
+
+TF_CONFIG goes before [cluster]: it is how launchers and clouds tell a process its place. Slurm is asked when the recipe
+says so. One worker, however it is named, is no cluster.
+"""
+
+import contextlib
+import errno
+import json
+import os
+import socket
+import time
+from typing import Any, Iterator, List, Mapping, Optional, Tuple
+
+import attrs
+
+from xtts import Mistake, compat
+from xtts.recipe import schema
+from xtts.recipe.constraints import is_address
+
+CHIEF, WORKER = "chief", "worker"  # the jobs of TF_CONFIG that train
+AGAIN = 10.0  # seconds that a port may stay taken by who had it before
+EXAMPLE = '{"cluster": {"worker": ["10.0.0.1:8888", "10.0.0.2:8888"]}, "task": {"type": "worker", "index": 0}}'
+
+
+class ClusterError(Mistake):
+    """A cluster that is named wrongly."""
+
+
+@attrs.frozen
+class Cluster:
+    """Workers by their addresses, the chief's first."""
+
+    addresses: Tuple[str, ...]
+    index: int  # of this process
+    origin: str  # where that is said
+
+    @property
+    def is_chief(self) -> bool:
+        """Whether this is the worker that writes the run's folder."""
+        return self.index == 0
+
+    @property
+    def size(self) -> int:
+        return len(self.addresses)
+
+    def name(self, index: int) -> str:
+        """A worker for people."""
+        return f"worker {index} ({self.addresses[index]})"
+
+
+def resolve(asked: schema.Cluster, environment: Mapping[str, str] = os.environ) -> Optional[Cluster]:
+    """The cluster this process is part of; None: it trains alone."""
+    config = environment.get("TF_CONFIG", "").strip()
+    if config and config != "{}":
+        found = _of_config(config)
+    elif asked.workers:
+        found = Cluster(asked.workers, _own_index(asked), "[cluster]")
+    elif asked.slurm:
+        found = _of_slurm(asked.port)
+    elif asked.index:
+        raise ClusterError(
+            f"cluster.index = {asked.index}, but no workers are named; name all in cluster.workers, or in TF_CONFIG"
+        )
+    else:
+        return None
+    return _checked(found) if found.size > 1 else None
+
+
+@contextlib.contextmanager
+def listening(cluster: Cluster, seconds: float = AGAIN) -> Iterator[None]:
+    """Inside, this worker answers at its address, before TensorFlow does.
+
+    A port that another process has is refused. TensorFlow would not: it shares a port with whoever else does.
+    """
+    port = int(cluster.addresses[cluster.index].rpartition(":")[2])
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as door:
+        door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # what is closing is free
+        until = time.monotonic() + seconds
+        while True:
+            try:
+                door.bind(("", port))
+                break
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE or time.monotonic() > until:
+                    raise ClusterError(
+                        f"{cluster.name(cluster.index)}: port {port} cannot be had here, {error.strerror}; end the"
+                        f" process that has it, or name another port in {cluster.origin}"
+                    ) from None
+            time.sleep(0.2)
+        door.listen(128)
+        yield
+
+
+def answers(address: str, seconds: float = 2.0) -> bool:
+    """Whether anybody listens there."""
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), seconds):
+            return True
+    except OSError:
+        return False
+
+
+def _of_config(text: str) -> Cluster:
+    try:
+        config = json.loads(text)
+        jobs, task = dict(config["cluster"]), dict(config["task"])
+        kind, index = str(task["type"]), task["index"]
+        lists: List[Any] = [jobs.get(CHIEF, []), jobs.get(WORKER, [])]
+    except (ValueError, KeyError, TypeError) as error:
+        what = f"{error} is missing" if isinstance(error, KeyError) else "it is no such JSON"
+        raise ClusterError(f"TF_CONFIG: {what}; write it as {EXAMPLE}") from None
+    if "ps" in jobs or kind not in (CHIEF, WORKER):
+        strange = "ps" if "ps" in jobs else kind
+        raise ClusterError(f'TF_CONFIG: nothing is trained with "{strange}" here; name workers, as in {EXAMPLE}')
+    if not all(isinstance(some, list) for some in lists):
+        raise ClusterError(f"TF_CONFIG: addresses are a list; write it as {EXAMPLE}")
+    chiefs, workers = lists
+    own = chiefs if kind == CHIEF else workers
+    try:
+        index = int(index)  # launchers write it as text, too
+    except (TypeError, ValueError):
+        raise ClusterError(
+            f"TF_CONFIG: {index!r} is no index of a task; write a whole number, as in {EXAMPLE}"
+        ) from None
+    if not 0 <= index < len(own):
+        raise ClusterError(f"TF_CONFIG: there is no {kind} {index} among {len(own)}; count from 0")
+    return Cluster((*map(str, chiefs), *map(str, workers)), index + (len(chiefs) if kind == WORKER else 0), "TF_CONFIG")
+
+
+def _own_index(asked: schema.Cluster) -> int:
+    """What the recipe says; otherwise the one worker whose host has this machine's name."""
+    if asked.index is not None:
+        return asked.index
+    own = {socket.gethostname(), socket.gethostname().partition(".")[0]}
+    here = [index for index, address in enumerate(asked.workers) if address.rpartition(":")[0] in own]
+    if len(here) != 1:
+        raise ClusterError(
+            f"cluster.index: which of the {len(asked.workers)} workers this one is cannot be told by the name of this"
+            f' machine, "{socket.gethostname()}"; say so on each, as in --set cluster.index=0'
+        )
+    return here[0]
+
+
+def _of_slurm(port: int) -> Cluster:
+    try:
+        addresses, index = compat.slurm_workers(port)
+    except ValueError as error:
+        raise ClusterError(
+            f"cluster.slurm: Slurm's variables do not name a step ({error}); start the run with srun, or name"
+            " cluster.workers"
+        ) from None
+    return Cluster(tuple(addresses), index, "Slurm")
+
+
+def _checked(found: Cluster) -> Cluster:
+    for place, address in enumerate(found.addresses):
+        if not is_address(address):
+            raise ClusterError(f'{found.origin}: "{address}" is no address; write host:port, as in "10.0.0.1:8888"')
+        if address in found.addresses[:place]:
+            raise ClusterError(f"{found.origin}: {address} stands there twice; give each worker an address of its own")
+    return found

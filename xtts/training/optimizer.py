@@ -1,0 +1,127 @@
+"""AdamW and its schedules: gradients and the number of the step come in; weights, moments and their average move.
+
+Plain tf.Module code, the same on every TensorFlow. Nothing is counted in a variable: the learning rate, the bias
+corrections and all else that depends on time is a function of the step, so resuming is an integer. Every replica moves
+its own copies, all by the same gradients.
+"""
+
+import contextlib
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Sequence
+
+import attrs
+import numpy as np
+import tensorflow as tf
+
+from xtts.recipe.schema import Train
+
+Tensor = Any  # tf.Tensor; TensorFlow brings no types
+Values = Callable[[Any], Any]  # of a variable, the copy of the replica that asks
+
+FIRST, SECOND, EPSILON = 0.9, 0.96, 1e-8  # AdamW's, as XTTS was trained
+
+
+@attrs.frozen
+class Schedule:
+    """The learning rate of each step, from 0 on: a warm-up that rises evenly, and then what `kind` says."""
+
+    kind: str  # constant, cosine or noam
+    peak: float
+    warmup: int  # steps
+    steps: int  # in all
+
+    @classmethod
+    def of(cls, train: Train, peak: float, steps: int) -> "Schedule":
+        return cls(train.schedule, peak, min(train.warmup_steps, steps), steps)
+
+    def __call__(self, step: Any) -> Any:
+        """Of one step, an array or a tensor of them (float)."""
+        rise = tf.minimum(1.0, (step + 1.0) / max(1.0, float(self.warmup)))
+        if self.kind == "constant":
+            return self.peak * rise
+        if self.kind == "noam":
+            late = tf.sqrt(max(1.0, float(self.warmup)) / tf.maximum(step + 1.0, float(max(1, self.warmup))))
+            return self.peak * tf.minimum(rise, late)
+        share = tf.clip_by_value((step - self.warmup) / max(1.0, float(self.steps - self.warmup)), 0.0, 1.0)
+        return self.peak * rise * 0.5 * (1.0 + tf.cos(np.pi * share))
+
+
+class Moved(NamedTuple):
+    """What a step did."""
+
+    norm: Tensor  # of all gradients, before they were scaled down
+    is_finite: Tensor  # bool; False: nothing moved
+    learning_rate: Tensor
+
+
+class AdamW(tf.Module):
+    """Moments of every trainable variable, and, when asked for, the running average of the weights."""
+
+    def __init__(self, variables: Sequence[Any], schedule: Schedule, train: Train) -> None:
+        super().__init__()
+        self._schedule, self._train = schedule, train
+        self.variables_ = list(variables)
+        self.first = [_zeros(variable) for variable in self.variables_]
+        self.second = [_zeros(variable) for variable in self.variables_]
+        self.average = [_copy(variable) for variable in self.variables_] if train.ema_decay else []
+
+    def apply(self, gradients: Sequence[Tensor], step: Tensor, loss: Tensor, values: Values) -> Moved:
+        """Move this replica's copies by gradients that are the same on all. `step`, int32 [], counts from 0."""
+        time = tf.cast(step, tf.float32)
+        norm = tf.sqrt(2.0 * tf.add_n([tf.nn.l2_loss(gradient) for gradient in gradients]))
+        is_finite = tf.math.is_finite(norm) & tf.math.is_finite(loss)
+        scale = tf.where(is_finite, tf.minimum(1.0, self._train.clip_norm / tf.maximum(norm, 1e-12)), 0.0)
+        rate = self._schedule(time)
+        moving = tf.where(is_finite, rate, 0.0)
+        powers = FIRST ** (time + 1.0), SECOND ** (time + 1.0)
+        constants = {
+            "lr": moving,
+            "beta1_power": powers[0],
+            "beta2_power": powers[1],
+            "beta1": tf.where(is_finite, FIRST, 1.0),  # 1: a step that is skipped leaves the moments as they were
+            "beta2": tf.where(is_finite, SECOND, 1.0),
+            "epsilon": EPSILON * tf.sqrt(1.0 - powers[1]),  # TensorFlow adds it before the bias is corrected
+        }
+        for place, (variable, gradient) in enumerate(zip(self.variables_, gradients)):
+            weight, first, second = (values(one) for one in (variable, self.first[place], self.second[place]))
+            gradient = tf.where(is_finite, gradient * scale, 0.0)  # a NaN times 0 would be one still
+            if _decays(variable):
+                weight.assign_sub(moving * self._train.weight_decay * weight)
+            tf.raw_ops.ResourceApplyAdam(var=weight.handle, m=first.handle, v=second.handle, grad=gradient, **constants)
+            if self.average:
+                self._follow(values(self.average[place]), weight, time, is_finite)
+        return Moved(norm, is_finite, rate)
+
+    def _follow(self, average: Any, weight: Any, time: Tensor, is_finite: Tensor) -> None:
+        # Younger weights count for more at first, so that the average of a short run is not that of its beginning.
+        share = tf.where(is_finite, 1.0 - tf.minimum(self._train.ema_decay, (1.0 + time) / (10.0 + time)), 0.0)
+        average.assign_add(share * (weight - average))
+
+    @contextlib.contextmanager
+    def averaged(self) -> Iterator[None]:
+        """Inside, the weights are their running average, where there is one."""
+        now = [variable.numpy() for variable in self.variables_] if self.average else []
+        try:
+            for variable, average in zip(self.variables_, self.average):
+                variable.assign(average.numpy())
+            yield
+        finally:
+            for variable, value in zip(self.variables_, now):
+                variable.assign(value)
+
+    def slots(self) -> Dict[str, List[Any]]:
+        """What is kept for each variable, in their order."""
+        slots = {"first": self.first, "second": self.second}
+        return {**slots, "average": self.average} if self.average else slots
+
+
+def _decays(variable: Any) -> bool:
+    """Matrices do; biases, scales and shifts do not."""
+    return len(variable.shape) > 1
+
+
+def _zeros(variable: Any) -> Any:
+    return tf.Variable(np.zeros(variable.shape, np.float32), trainable=False)
+
+
+def _copy(variable: Any) -> Any:
+    return tf.Variable(variable.numpy(), trainable=False)

@@ -1,0 +1,223 @@
+"""Which device does what: a recipe and what the installed TensorFlow sees come in, a `Placement` goes out.
+
+Both `data_gpu` and `model_gpu` given: one device, or several, makes features while others train. Several GPUs in
+`model_gpu`, or `multi_gpu`: the model is mirrored over them. Otherwise one device does both. What was asked for and
+cannot be had falls back to one device, and the reason is kept to be told. Without a GPU logical CPU devices take the
+places of those a recipe names, and the same code runs on them.
+
+GPUs are numbered as the machine has them; TensorFlow numbers the visible ones anew, in the machine's order.
+"""
+
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+import attrs
+
+from xtts import XttsError, compat
+from xtts.compat import OFFERED, DeviceError, Offered, TooLateError
+from xtts.recipe.schema import Devices
+from xtts.training.cluster.membership import Cluster
+
+DEFAULT, ONE, MIRRORED = "default", "OneDeviceStrategy", "MirroredStrategy"
+WORKERS = "MultiWorkerMirroredStrategy"
+STAND_INS = 2  # logical CPU devices a model is mirrored over when the recipe names no number of GPUs
+
+
+class PlacementError(XttsError):
+    """Devices that a recipe names and the machine does not have."""
+
+
+@attrs.frozen
+class Placement:
+    """Devices by the names TensorFlow has for them, such as "/GPU:0"."""
+
+    data_device: str  # makes features
+    model_devices: Tuple[str, ...]  # train; several are mirrored
+    strategy: str
+    roles: Dict[str, str]  # device: what stands behind its name, for people
+    reasons: Tuple[str, ...] = ()  # for everything that is not as the recipe asks
+    further: Tuple[str, ...] = ()  # devices that make features too
+    cluster: Optional[Cluster] = None  # whose other workers have as many devices each
+
+    @property
+    def data_devices(self) -> Tuple[str, ...]:
+        """Every device that makes features."""
+        return (self.data_device, *self.further)
+
+    @property
+    def is_dual(self) -> bool:
+        """Whether features are made on another device than the one that trains."""
+        return self.data_device not in self.model_devices
+
+    @property
+    def mode(self) -> str:
+        return "dual" if self.is_dual else "single"
+
+    @property
+    def replicas(self) -> int:
+        """Of all workers together."""
+        return len(self.model_devices) * (self.cluster.size if self.cluster else 1)
+
+    @property
+    def share(self) -> range:
+        """The replicas that are this process's own."""
+        own = len(self.model_devices)
+        first = self.cluster.index * own if self.cluster else 0
+        return range(first, first + own)
+
+    @property
+    def is_mirrored(self) -> bool:
+        """Whether there are several replicas, whose gradients are added up."""
+        return self.strategy in (MIRRORED, WORKERS)
+
+    def start_strategy(self, patience: float = 0.0) -> Any:
+        """TensorFlow's strategy; model and optimizer are made inside its scope. Workers wait for each other so long."""
+        import tensorflow as tf
+
+        if self.cluster:
+            return compat.multi_worker(self.cluster.addresses, self.cluster.index, patience)
+        if self.strategy == MIRRORED:
+            # The devices are one machine's: sums by way of the first of them need no NCCL, which CPUs do not have.
+            on_cpu = "CPU" in self.model_devices[0]
+            reduction = tf.distribute.ReductionToOneDevice() if on_cpu else None
+            return tf.distribute.MirroredStrategy(list(self.model_devices), cross_device_ops=reduction)
+        if self.strategy == ONE:
+            return tf.distribute.OneDeviceStrategy(self.model_devices[0])
+        return tf.distribute.get_strategy()
+
+    def lines(self) -> List[str]:
+        """For people: the mode, which device does what, and why it is not otherwise."""
+        feature, model = (
+            ", ".join(f"{device} ({self.roles[device]})" for device in devices)
+            for devices in (self.data_devices, self.model_devices)
+        )
+        lines = [f"mode: {self.mode}, strategy: {self.strategy}", f"features: {feature}", f"model: {model}"]
+        if self.cluster:
+            own = self.cluster.name(self.cluster.index)
+            lines.append(f"this is {own} of {self.cluster.size}, by {self.cluster.origin}; replicas: {self.replicas}")
+        return [*lines, *(f"note: {reason}" for reason in self.reasons)]
+
+
+def place(devices: Devices, offered: Offered = OFFERED, cluster: Optional[Cluster] = None) -> Placement:
+    """Configure TensorFlow's devices, before it starts, as the recipe's [devices] asks."""
+    gpus = compat.physical_devices("GPU", offered)
+    if cluster:
+        return _in_cluster(devices, len(gpus), offered, cluster)
+    return _on_gpus(devices, len(gpus), offered) if gpus else _on_cpus(devices, offered)
+
+
+def _in_cluster(devices: Devices, gpus: int, offered: Offered, cluster: Cluster) -> Placement:
+    """The strategy of several workers has every GPU that it sees train, or the one CPU: all else is hidden from it."""
+    reasons = []
+    if devices.data_gpus and devices.model_gpus:
+        reasons.append("in a cluster there is no dual pipeline: the GPUs that train make the features")
+    if not gpus:
+        if devices.multi_gpu or len(devices.model_gpus) > 1:
+            reasons.append("in a cluster a worker without GPUs is one device: its model is not mirrored")
+        alone = _on_cpus(Devices(), offered)
+    else:
+        every = devices.visible or range(gpus)
+        chosen: Sequence[int] = sorted(set(every)) if devices.multi_gpu else devices.model_gpus or [min(every)]
+        asked = Devices(visible_gpus=",".join(map(str, chosen)), multi_gpu=devices.multi_gpu or len(chosen) > 1)
+        alone = _on_gpus(asked, gpus, offered)
+    return attrs.evolve(alone, strategy=WORKERS, cluster=cluster, reasons=(*alone.reasons, *reasons))
+
+
+def _on_gpus(devices: Devices, count: int, offered: Offered) -> Placement:
+    visible = sorted(set(devices.visible or range(count)))
+    missing = [number for number in visible if number >= count]
+    if missing:
+        raise PlacementError(
+            f"devices.visible_gpus: there is no GPU {missing[0]}, this machine has GPU 0 to {count - 1};"
+            " name some of these, or check nvidia-smi and CUDA_VISIBLE_DEVICES"
+        )
+    data, model = devices.data_gpus, devices.model_gpus
+    if not data or not model:
+        return _one_or_mirrored(devices, visible, [], offered)
+    try:
+        isolation = compat.isolate_memory(
+            data,
+            model,
+            devices.data_gpu_memory_limit,
+            devices.model_gpu_memory_limit,
+            offered=offered,
+        )
+    except DeviceError as error:
+        return _one_or_mirrored(devices, visible, [f"the dual pipeline cannot be had: {error}"], offered)
+    names = [*isolation.data_devices, *isolation.model_devices]
+    roles = {name: f"GPU {number}" for name, number in zip(names, (*data, *model))}
+    those = "both GPUs" if len(names) == 2 else f"all {len(names)} GPUs"
+    reasons = () if isolation.limited else (f"memory limits cannot be set here: {those} take what they need",)
+    return _dual(isolation.data_devices, isolation.model_devices, roles, reasons)
+
+
+def _dual(data: Tuple[str, ...], model: Tuple[str, ...], roles: Dict[str, str], reasons: Sequence[str]) -> Placement:
+    strategy = MIRRORED if len(model) > 1 else ONE
+    return Placement(data[0], model, strategy, roles, tuple(reasons), data[1:])
+
+
+def _one_or_mirrored(devices: Devices, visible: Sequence[int], reasons: List[str], offered: Offered) -> Placement:
+    try:
+        compat.set_visible("GPU", visible, offered)
+        compat.set_memory_growth("GPU", visible, offered)
+    except TooLateError as error:
+        reasons.append(str(error))
+        visible = _already_visible(offered)  # whose names they have by now
+    names = {number: f"/GPU:{place}" for place, number in enumerate(visible)}
+    roles = {name: f"GPU {number}" for number, name in names.items()}
+    reasons += _not_dual(devices)
+    if devices.multi_gpu and len(visible) > 1:
+        return Placement("/GPU:0", tuple(names.values()), MIRRORED, roles, tuple(reasons))
+    if devices.multi_gpu:
+        reasons.append(f"multi_gpu = true, but GPU {visible[0]} is the only one: the model is not mirrored")
+    chosen = devices.model_gpus or devices.data_gpus[:1]  # features are made where the model is
+    there = [number for number in chosen if number in names]
+    for number in chosen:
+        if number not in names:
+            instead = "the others train without it" if there else f"GPU {visible[0]} trains in its place"
+            reasons.append(f"there is no GPU {number}: {instead}")
+    trains = tuple(names[number] for number in there) or ("/GPU:0",)
+    return Placement(trains[0], trains, MIRRORED if len(trains) > 1 else ONE, roles, tuple(reasons))
+
+
+def _already_visible(offered: Offered) -> List[int]:
+    """The GPUs that a TensorFlow which has started sees, as the machine numbers them."""
+    seen = [device.name for device in offered.get_visible("GPU")]
+    return [number for number, gpu in enumerate(compat.physical_devices("GPU", offered)) if gpu.name in seen]
+
+
+def _not_dual(devices: Devices) -> List[str]:
+    is_alone = bool(devices.data_gpus) and not devices.model_gpus
+    return ["data_gpu alone makes no dual pipeline: name model_gpu too"] if is_alone else []
+
+
+def _on_cpus(devices: Devices, offered: Offered) -> Placement:
+    """The same roles on the only kind of device there is."""
+    gpus = _named(devices)
+    reasons = ["TensorFlow sees no GPU: the CPU trains"]
+    if len(gpus) > 1:
+        reasons = [f"TensorFlow sees no GPU: {len(gpus)} logical CPU devices take the places of GPUs"]
+        try:
+            compat.split("CPU", 0, [None] * len(gpus), offered)
+        except DeviceError as error:  # too late; but somebody may have split it before
+            if len(compat.logical_devices("CPU", offered)) < len(gpus):
+                reasons.append(f"the CPU cannot be split in {len(gpus)}, one device does everything: {error}")
+                gpus = []
+    elif devices.multi_gpu:
+        reasons.append(f"multi_gpu = true, but GPU {gpus[0]} is the only one: the model is not mirrored")
+    reasons += _not_dual(devices)
+    if len(gpus) < 2:
+        return Placement("/CPU:0", ("/CPU:0",), DEFAULT, {"/CPU:0": "the CPU"}, tuple(reasons))
+    names = {gpu: f"/CPU:{place}" for place, gpu in enumerate(gpus)}
+    roles = {name: f"in place of GPU {gpu}" for gpu, name in names.items()}
+    if not devices.data_gpus or not devices.model_gpus:
+        return Placement("/CPU:0", tuple(roles), MIRRORED, roles, tuple(reasons))
+    data, model = (tuple(names[gpu] for gpu in named) for named in (devices.data_gpus, devices.model_gpus))
+    return _dual(data, model, roles, reasons)
+
+
+def _named(devices: Devices) -> List[int]:
+    """The GPUs of a recipe whose places logical CPU devices take, rising; none where one device does everything."""
+    if devices.multi_gpu:
+        return sorted(set(devices.visible or range(STAND_INS)))
+    is_single = not devices.data_gpus and len(devices.model_gpus) < 2
+    return [] if is_single or not devices.model_gpus else sorted((*devices.data_gpus, *devices.model_gpus))

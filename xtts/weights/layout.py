@@ -1,0 +1,385 @@
+"""The published names: a model's sizes come in, the name and shape of each of its tensors go out; and back.
+
+Names and shapes are those of a published `model.pth`; the codec, there a file of its own, has the prefix `dvae.` that
+trainers give it. `describe` finds the sizes from tensors alone: each by the votes of all that tell it, so that one
+broken tensor is named as broken, and does not make all the others look so.
+"""
+
+import re
+from collections import Counter
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
+
+import attrs
+import numpy as np
+
+from xtts.audio.mel import SPEAKER, filterbank, window
+from xtts.planning.sizes import LATENTS, SIZES, Codec, Decoder, Gpt, Size, Speaker
+
+Shape = Tuple[int, ...]
+Named = Iterator[Tuple[str, Shape]]
+
+PREFIXES = {  # of the parts
+    "gpt": "gpt.",
+    "decoder": "hifigan_decoder.waveform_decoder.",
+    "speaker": "hifigan_decoder.speaker_encoder.",
+    "codec": "dvae.",
+}
+MEL_STATS = "mel_stats"
+SCALE, DIRECTION = ".parametrizations.weight.original0", ".parametrizations.weight.original1"  # of a normed weight
+OLDER = {".weight_g": SCALE, ".weight_v": DIRECTION}  # as weight normalisation was spelled before
+NORMED = re.compile(re.escape(PREFIXES["decoder"]) + r"(ups\.\d+|resblocks\.\d+\.convs[12]\.\d+)\.weight")
+# What checkpoints carry beside the model: copies for inference, buffers of older libraries, the trainer's features.
+IGNORED = re.compile(
+    r"gpt\.gpt_inference\.|gpt\.gpt\.wte\.weight$|gpt\.gpt\.h\.\d+\.attn\.(masked_)?bias$"
+    r"|torch_mel_spectrogram_(style_encoder|dvae)\."
+)
+LOSS_WINDOW = 100  # steps of which the published codec counts its codes
+HEAD_WIDTH = 64  # of published models; shapes do not tell it
+
+
+@attrs.frozen
+class Description:
+    """What tensors say a model is."""
+
+    size: Size
+    text_tokens: int
+    n_mels: int = 80
+    parts: Tuple[str, ...] = tuple(PREFIXES)  # that are there
+    is_published: bool = True  # or was trained from what is; False: from nothing, by a run
+
+
+def shapes(model: Description) -> Dict[str, Shape]:
+    """Every tensor that must be there."""
+    size = model.size
+    audio_tokens = size.codec.audio_tokens
+    makers = {
+        "gpt": lambda: _gpt(size.gpt, model.text_tokens, audio_tokens, model.n_mels),
+        "decoder": lambda: _decoder(size.decoder, size.gpt.width, size.speaker.width),
+        "speaker": lambda: _speaker(size.speaker),
+        "codec": lambda: _codec(size.codec, model.n_mels),
+    }
+    found: Dict[str, Shape] = {MEL_STATS: (model.n_mels,)}
+    for part in model.parts:
+        found.update((PREFIXES[part] + name, shape) for name, shape in makers[part]())
+    return found
+
+
+def constants(model: Description) -> Dict[str, np.ndarray]:
+    """Tensors that are no weights, which the public implementation wants nevertheless: fresh ones."""
+    found: Dict[str, np.ndarray] = {}
+    if "speaker" in model.parts:
+        prefix = PREFIXES["speaker"]
+        spec = attrs.evolve(SPEAKER, n_mels=model.size.speaker.mels)
+        found[prefix + "torch_spec.0.filter"] = np.array([[[-spec.preemphasis, 1.0]]], np.float32)
+        found[prefix + "torch_spec.1.mel_scale.fb"] = np.asarray(filterbank(spec), np.float32)
+        found[prefix + "torch_spec.1.spectrogram.window"] = np.asarray(window(spec), np.float32)
+        for name, _ in _speaker(model.size.speaker):
+            if name.endswith("running_mean"):
+                found[prefix + name.replace("running_mean", "num_batches_tracked")] = np.zeros((), np.int64)
+    if "codec" in model.parts:
+        prefix = PREFIXES["codec"] + "discrete_loss.accumulator"
+        found[prefix] = np.zeros((LOSS_WINDOW, model.size.codec.codes), np.float32)
+        found[prefix + "_filled"] = found[prefix + "_index"] = np.zeros(1, np.int64)
+    return found
+
+
+def published(name: str) -> Optional[str]:
+    """The name in today's spelling, without a trainer's prefix; None: not a part of the model."""
+    name = name[len("xtts.") :] if name.startswith("xtts.") else name
+    for old, new in OLDER.items():
+        if name.endswith(old):
+            name = name[: -len(old)] + new
+    return None if IGNORED.match(name) else name
+
+
+def problems(model: Description, tensors: Mapping[str, np.ndarray]) -> List[str]:
+    """Every tensor that is missing, misshapen or surplus, with the shape it has and the one it should have."""
+    wanted = shapes(model)
+    for name in [name for name in wanted if name.endswith(DIRECTION)]:
+        stem = name[: -len(DIRECTION)]
+        if stem + ".weight" in tensors and name not in tensors and stem + SCALE not in tensors:  # it is folded
+            wanted[stem + ".weight"] = wanted.pop(name)
+            del wanted[stem + SCALE]
+    allowed = {name: value.shape for name, value in constants(model).items()}
+    found = []
+    for part, prefix in PREFIXES.items():  # one line for a part that is not there at all
+        names = [name for name in wanted if name.startswith(prefix)]
+        if names and not any(name in tensors for name in names):
+            found.append(f"{prefix}*: all {len(names):,} tensors of the {part} are missing")
+            for name in names:
+                del wanted[name]
+    for name, shape in wanted.items():
+        if name not in tensors:
+            found.append(f"{name}: missing, expected {list(shape)}")
+        elif tensors[name].shape != shape:
+            found.append(f"{name}: has {list(tensors[name].shape)}, expected {list(shape)}")
+        elif tensors[name].dtype.kind != "f":
+            found.append(f"{name}: has {tensors[name].dtype} numbers, expected float32")
+    for name, tensor in tensors.items():
+        if name in allowed and tensor.shape != allowed[name]:
+            found.append(f"{name}: has {list(tensor.shape)}, expected {list(allowed[name])}")
+        elif name not in wanted and name not in allowed:
+            found.append(f"{name}: surplus, has {list(tensor.shape)}")
+    return found
+
+
+def describe(tensors: Mapping[str, np.ndarray], settings: Mapping[str, Any]) -> Description:
+    """The model whose tensors these are. `settings` is what a Coqui config says of it (`model_args`), as far as known.
+
+    Shapes do not tell the number of heads: without settings they are 64 wide, as in every published model.
+    """
+    look = _Look(tensors)
+    n_mels = look.size("gpt.conditioning_encoder.init.weight 1", "mel_stats 0", default=80)
+    parts = tuple(part for part, prefix in PREFIXES.items() if look.has(prefix))
+    text_tokens = look.size("gpt.text_embedding.weight 0", "gpt.text_head.weight 0", "gpt.text_head.bias 0")
+    size = Size(_describe_gpt(look, settings), _describe_codec(look), _describe_speaker(look), _describe_decoder(look))
+    return Description(size, text_tokens, n_mels, parts)
+
+
+class _Look:
+    """Tensors, asked for their sizes."""
+
+    def __init__(self, tensors: Mapping[str, np.ndarray]) -> None:
+        self.shapes = {name: tensor.shape for name, tensor in tensors.items()}
+
+    def has(self, prefix: str) -> bool:
+        return any(name.startswith(prefix) for name in self.shapes)
+
+    def size(self, *places: str, default: int = 1) -> int:
+        """What most of the places, "name axis", say; an axis may be followed by what is to be taken off."""
+        votes: List[int] = []
+        for place in places:
+            name, axis, *less = place.split()
+            shape = self.shapes.get(name, ())
+            if len(shape) > int(axis):
+                votes.append(shape[int(axis)] - sum(map(int, less)))
+        return max(Counter(votes).most_common(1)[0][0], 1) if votes else default
+
+    def count(self, prefix: str) -> int:
+        """How many numbered parts there are: to the last number, if not far more are missing than there."""
+        numbers = {
+            int(match.group(1))
+            for match in (re.match(re.escape(prefix) + r"(\d{1,6})\.", name) for name in self.shapes)
+            if match
+        }
+        return min(max(numbers) + 1, 2 * len(numbers) + 8) if numbers else 0
+
+
+def _describe_gpt(look: _Look, settings: Mapping[str, Any]) -> Gpt:
+    blocks = "gpt.gpt.h."
+    width = look.size(
+        "gpt.final_norm.weight 0",
+        "gpt.gpt.ln_f.weight 0",
+        "gpt.text_embedding.weight 1",
+        "gpt.mel_embedding.weight 1",
+        "gpt.mel_head.weight 1",
+        default=SIZES["v2"].gpt.width,
+    )
+    heads = _count_in(settings, "gpt_n_heads")
+    prompt = _count_in(settings, "gpt_max_prompt_tokens")
+    perceiver = "gpt.conditioning_perceiver.layers."
+    inner = look.size(f"{perceiver}0.0.to_q.weight 0", f"{perceiver}0.0.to_out.weight 1", default=8 * HEAD_WIDTH)
+    defaults = SIZES["v2"].gpt
+    return Gpt(
+        layers=look.count(blocks),
+        width=width,
+        heads=heads or max(1, width // HEAD_WIDTH),
+        conditioning_blocks=look.count("gpt.conditioning_encoder.attn."),
+        perceiver_layers=look.count(perceiver),
+        perceiver_heads=max(1, inner // HEAD_WIDTH),
+        perceiver_head_width=HEAD_WIDTH,
+        text_positions=look.size("gpt.text_pos_embedding.emb.weight 0 2", default=defaults.text_positions),
+        audio_positions=look.size("gpt.mel_pos_embedding.emb.weight 0 3", default=defaults.audio_positions),
+        prompt_positions=prompt or defaults.prompt_positions,
+    )
+
+
+def _describe_codec(look: _Look) -> Codec:
+    """Of the codec's own tensors; where it is not there, as published, with the codes that the transformer has."""
+    default = SIZES["v2"].codec
+    codes = look.size(
+        "dvae.codebook.cluster_size 0",
+        "dvae.codebook.embed 1",
+        "dvae.codebook.embed_avg 1",
+        "gpt.mel_embedding.weight 0 2",
+        "gpt.mel_head.weight 0 2",
+        "gpt.mel_head.bias 0 2",
+    )
+    return Codec(
+        hidden=look.size("dvae.encoder.0.0.weight 0", "dvae.encoder.0.0.bias 0", default=default.hidden),
+        code_width=look.size("dvae.codebook.embed 0", "dvae.codebook.embed_avg 0", default=default.code_width),
+        codes=codes,
+        blocks=max(0, look.count("dvae.encoder.") - 3) if look.has("dvae.") else default.blocks,
+        kernel=look.size("dvae.encoder.0.0.weight 2", "dvae.encoder.1.0.weight 2", default=default.kernel),
+    )
+
+
+def _describe_speaker(look: _Look) -> Speaker:
+    default, prefix = SIZES["v2"].speaker, PREFIXES["speaker"]
+    if not look.has(prefix):
+        return default
+    stages = range(1, 1 + len(default.filters))
+    filters = tuple(
+        look.size(f"{prefix}layer{stage}.0.conv1.weight 0", f"{prefix}layer{stage}.0.bn1.weight 0") for stage in stages
+    )
+    channels = look.size(f"{prefix}attention.3.weight 0", f"{prefix}attention.3.bias 0")
+    return Speaker(
+        blocks=tuple(look.count(f"{prefix}layer{stage}.") for stage in stages),
+        filters=filters,
+        width=look.size(f"{prefix}fc.weight 0", f"{prefix}fc.bias 0"),
+        mels=max(8, channels * 8 // filters[-1]),
+        attention=look.size(f"{prefix}attention.0.weight 0", f"{prefix}attention.0.bias 0"),
+    )
+
+
+def _describe_decoder(look: _Look) -> Decoder:
+    default, prefix = SIZES["v2"].decoder, PREFIXES["decoder"]
+    if not look.has(prefix):
+        return default
+    ups = look.count(f"{prefix}ups.")
+    per_up = look.count(f"{prefix}resblocks.") // max(ups, 1)
+    dilations = look.count(f"{prefix}resblocks.0.convs1.")
+
+    def kernel(default: int, *layers: str) -> int:
+        """What most of the layers have; `default` where all of them are missing."""
+        ends = (DIRECTION, ".weight")
+        return look.size(*(f"{prefix}{layer}{end} 2" for layer in layers for end in ends), default=default)
+
+    usual = (*default.kernels, *([4] * ups))
+    kernels = tuple(kernel(usual[up], f"ups.{up}") for up in range(ups))
+    blocks = [[f"resblocks.{up * per_up + place}.convs1.0" for up in range(ups)] for place in range(per_up)]
+    return Decoder(
+        width=look.size(f"{prefix}conv_pre.weight 0", f"{prefix}conv_pre.bias 0", f"{prefix}cond_layer.weight 0"),
+        upsampling=tuple(max(1, kernel // 2) for kernel in kernels),  # as in every HiFi-GAN that was published
+        kernels=kernels,
+        block_kernels=tuple(kernel(3, *alike) for alike in blocks),
+        dilations=tuple(1 + 2 * place for place in range(dilations)),  # 1, 3, 5: shapes do not tell them
+    )
+
+
+def _count_in(settings: Mapping[str, Any], key: str) -> Optional[int]:
+    value = settings.get(key)
+    return value if type(value) is int and value > 0 else None
+
+
+def _gpt(size: Gpt, text_tokens: int, audio_tokens: int, n_mels: int) -> Named:
+    width, inner = size.width, size.perceiver_heads * size.perceiver_head_width
+    yield from _dense("conditioning_encoder.init", width, n_mels, 1)
+    for block in range(size.conditioning_blocks):
+        path = f"conditioning_encoder.attn.{block}."
+        yield from _norm(path + "norm", width)
+        yield from _dense(path + "qkv", 3 * width, width, 1)
+        yield from _dense(path + "proj_out", width, width, 1)
+    if size.perceiver_layers:  # XTTS v1 has none
+        yield "conditioning_perceiver.latents", (LATENTS, width)
+        yield "conditioning_perceiver.norm.gamma", (width,)
+    hidden = width * 4 * 2 // 3  # of the GEGLU
+    for layer in range(size.perceiver_layers):
+        path = f"conditioning_perceiver.layers.{layer}."
+        yield path + "0.to_q.weight", (inner, width)
+        yield path + "0.to_kv.weight", (2 * inner, width)
+        yield path + "0.to_out.weight", (width, inner)
+        yield from _dense(path + "1.0", 2 * hidden, width)
+        yield from _dense(path + "1.2", width, hidden)
+    for layer in range(size.layers):
+        path = f"gpt.h.{layer}."
+        yield from _norm(path + "ln_1", width)
+        yield from _norm(path + "ln_2", width)
+        for name, inputs, outputs in (
+            ("attn.c_attn", width, 3 * width),
+            ("attn.c_proj", width, width),
+            ("mlp.c_fc", width, 4 * width),
+            ("mlp.c_proj", 4 * width, width),
+        ):
+            yield f"{path}{name}.weight", (inputs, outputs)  # as GPT-2 has it
+            yield f"{path}{name}.bias", (outputs,)
+    yield from _norm("gpt.ln_f", width)
+    yield from _norm("final_norm", width)
+    for kind, tokens, positions in (
+        ("text", text_tokens, size.text_positions + 2),
+        ("mel", audio_tokens, size.audio_positions + 3),
+    ):
+        yield f"{kind}_embedding.weight", (tokens, width)
+        yield f"{kind}_pos_embedding.emb.weight", (positions, width)
+        yield from _dense(f"{kind}_head", tokens, width)
+
+
+def _codec(size: Codec, n_mels: int) -> Named:
+    hidden, wide, kernel = size.hidden, 2 * size.hidden, size.kernel
+    yield from _dense("encoder.0.0", hidden, n_mels, kernel)
+    yield from _dense("encoder.1.0", wide, hidden, kernel)
+    yield from _dense("decoder.0", wide, size.code_width, 1)
+    for block in range(size.blocks):
+        for path in (f"encoder.{2 + block}.net.", f"decoder.{1 + block}.net."):
+            yield from _dense(path + "0", wide, wide, kernel)
+            yield from _dense(path + "2", wide, wide, kernel)
+            yield from _dense(path + "4", wide, wide, 1)
+    yield from _dense(f"encoder.{2 + size.blocks}", size.code_width, wide, 1)
+    yield from _dense(f"decoder.{1 + size.blocks}.0.conv", wide, wide, kernel)
+    yield from _dense(f"decoder.{2 + size.blocks}.0.conv", hidden, wide, kernel)
+    yield from _dense(f"decoder.{3 + size.blocks}", n_mels, hidden, 1)
+    yield "codebook.embed", (size.code_width, size.codes)
+    yield "codebook.embed_avg", (size.code_width, size.codes)
+    yield "codebook.cluster_size", (size.codes,)
+
+
+def _speaker(size: Speaker) -> Named:
+    before = size.filters[0]
+    yield from _dense("conv1", before, 1, 3, 3)
+    yield from _batch_norm("bn1", before)
+    for stage, (blocks, filters) in enumerate(zip(size.blocks, size.filters), 1):
+        for block in range(blocks):
+            path = f"layer{stage}.{block}."
+            yield path + "conv1.weight", (filters, before, 3, 3)
+            yield path + "conv2.weight", (filters, filters, 3, 3)
+            yield from _batch_norm(path + "bn1", filters)
+            yield from _batch_norm(path + "bn2", filters)
+            yield from _dense(path + "se.fc.0", filters // 8, filters)
+            yield from _dense(path + "se.fc.2", filters, filters // 8)
+            if block == 0 and stage > 1:
+                yield path + "downsample.0.weight", (filters, before, 1, 1)
+                yield from _batch_norm(path + "downsample.1", filters)
+            before = filters
+    channels = before * size.mels // 8  # three strided stages halve the mels
+    yield from _dense("attention.0", size.attention, channels, 1)
+    yield from _batch_norm("attention.2", size.attention)
+    yield from _dense("attention.3", channels, size.attention, 1)
+    yield from _dense("fc", size.width, 2 * channels)
+
+
+def _decoder(size: Decoder, latent_width: int, speaker_width: int) -> Named:
+    yield from _dense("conv_pre", size.width, latent_width, 7)
+    yield from _dense("cond_layer", size.width, speaker_width, 1)
+    width = size.width
+    for up, kernel in enumerate(size.kernels):
+        half = width // 2
+        yield from _normed(f"ups.{up}", (width, half, kernel), half)  # transposed: [in, out, kernel]
+        yield from _dense(f"conds.{up}", half, speaker_width, 1)
+        for place, block_kernel in enumerate(size.block_kernels, up * len(size.block_kernels)):
+            for dilation in range(len(size.dilations)):
+                for convs in ("convs1", "convs2"):
+                    yield from _normed(f"resblocks.{place}.{convs}.{dilation}", (half, half, block_kernel), half)
+        width = half
+    yield "conv_post.weight", (1, width, 7)
+
+
+def _dense(path: str, outputs: int, *inputs: int) -> Named:
+    yield f"{path}.weight", (outputs, *inputs)
+    yield f"{path}.bias", (outputs,)
+
+
+def _norm(path: str, width: int) -> Named:
+    yield f"{path}.weight", (width,)
+    yield f"{path}.bias", (width,)
+
+
+def _batch_norm(path: str, width: int) -> Named:
+    for name in ("weight", "bias", "running_mean", "running_var"):
+        yield f"{path}.{name}", (width,)
+
+
+def _normed(path: str, shape: Shape, outputs: int) -> Named:
+    """A convolution under weight normalisation: a scale for each of the first axis, and a direction."""
+    yield path + SCALE, (shape[0],) + (1,) * (len(shape) - 1)
+    yield path + DIRECTION, shape
+    yield f"{path}.bias", (outputs,)
