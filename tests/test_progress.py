@@ -4,7 +4,8 @@ import io
 
 import pytest
 
-from xtts.progress import Bar, duration
+from xtts.formatting import duration
+from xtts.progress import Bar
 
 
 class Terminal(io.StringIO):

@@ -5,6 +5,8 @@ import sys
 import time
 from typing import TextIO
 
+from xtts.formatting import duration
+
 WIDTH = 30  # characters of the bar
 AGAIN = 0.1  # seconds between two drawings
 
@@ -58,10 +60,3 @@ class Bar:
 
     def __exit__(self, *_error: object) -> None:
         self.wipe()
-
-
-def duration(seconds: float) -> str:
-    """A time in words: seconds, minutes or hours."""
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

@@ -10,7 +10,7 @@ from recordings import cut, record, tone
 
 from xtts.audio import headers
 from xtts.audio.headers import Header, read_header, read_headers
-from xtts.corpus.utterances import Reason, Unusable
+from xtts.corpus.utterances import Reason
 
 
 def header(path):

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import load_file
 
-from xtts.audio.mel import CODEC, CONDITIONING, SPEAKER, MelSpec, filterbank, frames, griffin_lim, log_mel, mel, window
+from xtts.audio.griffin_lim import griffin_lim
+from xtts.audio.mel import CODEC, CONDITIONING, SPEAKER, MelSpec, filterbank, frames, log_mel, mel, window
 from xtts.recipe.schema import Audio
 
 GOLDEN = load_file(str(Path(__file__).parents[1] / "golden" / "features.safetensors"))  # as PyTorch computes them

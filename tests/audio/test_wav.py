@@ -10,7 +10,7 @@ import soundfile
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from xtts.audio import wav
+from xtts.audio import resample, wav
 from xtts.audio.headers import Header, read_header
 from xtts.audio.wav import AudioError
 from xtts.corpus.utterances import Unusable
@@ -219,7 +219,7 @@ def test_resampling_keeps_what_both_rates_hold_and_nothing_else(from_rate: int, 
     at = np.arange(from_rate) / from_rate
 
     def resampled(hertz: float) -> np.ndarray:
-        return wav.resample(np.sin(2 * np.pi * hertz * at + 0.3).astype(np.float32), from_rate, to_rate)
+        return resample.resample(np.sin(2 * np.pi * hertz * at + 0.3).astype(np.float32), from_rate, to_rate)
 
     then = np.arange(to_rate) / to_rate
     inner = slice(to_rate // 8, -to_rate // 8)  # a tone that starts at once holds all frequencies
@@ -239,10 +239,12 @@ RATES = st.sampled_from([8000, 11025, 16000, 22050, 24000, 32000, 44100, 48000, 
 def test_resampled_length_is_known_before(samples: int, from_rate: int, to_rate: int) -> None:
     """The length after resampling is what `resampled_length` says, and no sample strays far from the wave."""
     wave = noise(samples)[:, 0]
-    result = wav.resample(wave, from_rate, to_rate)
+    result = resample.resample(wave, from_rate, to_rate)
     assert result.dtype == np.float32
     assert (
-        len(result) == wav.resampled_length(samples, from_rate, to_rate) == int(np.ceil(samples * to_rate / from_rate))
+        len(result)
+        == resample.resampled_length(samples, from_rate, to_rate)
+        == int(np.ceil(samples * to_rate / from_rate))
     )
     assert np.abs(result).max() < 2 * np.abs(wave).max()
 
@@ -250,8 +252,8 @@ def test_resampled_length_is_known_before(samples: int, from_rate: int, to_rate:
 def test_blocks_leave_no_seams() -> None:
     """A wave over many blocks is resampled as its middle alone is: the place of a block makes no difference."""
     wave = noise(60_000)[:, 0]
-    whole = wav.resample(wave, 44100, 22050)
-    part = wav.resample(wave[10_000:50_000], 44100, 22050)
+    whole = resample.resample(wave, 44100, 22050)
+    part = resample.resample(wave[10_000:50_000], 44100, 22050)
     np.testing.assert_allclose(part[1000:-1000], whole[6000:24_000], atol=1e-5)
 
 
@@ -261,7 +263,7 @@ def test_load_is_reading_at_a_rate(tmp_path: Path) -> None:
     wav.write(path, noise(4410)[:, 0], 44100)
     wave, rate = wav.read(path)
     np.testing.assert_array_equal(wav.load(path, 44100), wave)
-    np.testing.assert_array_equal(wav.load(path, RATE), wav.resample(wave, rate, RATE))
+    np.testing.assert_array_equal(wav.load(path, RATE), resample.resample(wave, rate, RATE))
 
 
 @settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)

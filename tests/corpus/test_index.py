@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from recordings import cut, date, ljspeech, record, tone
 
 from xtts.audio import headers
-from xtts.corpus import index
+from xtts.corpus import index, split
 from xtts.corpus.formats import FORMATS
 from xtts.corpus.utterances import CorpusError, Reason, Utterance
 
@@ -212,7 +212,7 @@ def people(sizes):
 def test_split_keeps_everyone_in_training(sizes, share, seed):
     """Nothing is lost or doubled, every speaker is trained on, order stays, and the share is as near as that allows."""
     utterances = people(sizes)
-    train, held = index.split(utterances, share, seed)
+    train, held = split.split(utterances, share, seed)
     assert sorted(train + held) == sorted(utterances)
     assert train == [u for u in utterances if u in set(train)]
     assert {u.speaker for u in train} == set(sizes)
@@ -221,12 +221,12 @@ def test_split_keeps_everyone_in_training(sizes, share, seed):
     for name, size in sizes.items():
         part = sum(u.speaker == name for u in held)
         assert part >= min(int(share * size), size - 1)
-    assert index.split(utterances, share, seed) == (train, held)
+    assert split.split(utterances, share, seed) == (train, held)
 
 
 def test_split_draws_from_small_speakers_too():
     """Where each speaker has too few for a share of its own, the share is taken over all of them."""
-    _, held = index.split(people({f"s{i}": 5 for i in range(100)}), 0.02, 0)
+    _, held = split.split(people({f"s{i}": 5 for i in range(100)}), 0.02, 0)
     assert len(held) == 10
     assert len({u.speaker for u in held}) == 10
 
@@ -234,9 +234,9 @@ def test_split_draws_from_small_speakers_too():
 def test_split_depends_on_ids_not_on_order():
     """The same utterances in another order are split the same way, and another seed splits otherwise."""
     utterances = people({"a": 50, "b": 50})
-    held = set(index.split(utterances, 0.2, 3)[1])
-    assert set(index.split(utterances[::-1], 0.2, 3)[1]) == held
-    assert set(index.split(utterances, 0.2, 4)[1]) != held
+    held = set(split.split(utterances, 0.2, 3)[1])
+    assert set(split.split(utterances[::-1], 0.2, 3)[1]) == held
+    assert set(split.split(utterances, 0.2, 4)[1]) != held
 
 
 def test_split_is_the_same_everywhere():

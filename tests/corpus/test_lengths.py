@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from recordings import ljspeech, record, tone
 
 from xtts.audio.mel import CODEC, frames
-from xtts.audio.wav import resampled_length
+from xtts.audio.resample import resampled_length
 from xtts.corpus import index, lengths
 from xtts.corpus.utterances import CorpusError, Reason
 from xtts.recipe.schema import Audio

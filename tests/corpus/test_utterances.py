@@ -2,7 +2,8 @@ import csv
 
 import pytest
 
-from xtts.corpus.utterances import CorpusError, Reason, Rejected, counts, printable, require, table, write_rejected
+from xtts.corpus.utterances import CorpusError, Reason, Rejected, counts, require, table, write_rejected
+from xtts.formatting import printable
 
 REJECTED = [
     Rejected(3, "a", "a.wav", Reason.MISSING, "there is no wavs/a.wav"),

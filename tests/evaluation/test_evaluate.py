@@ -12,7 +12,7 @@ import pytest
 from run_processes import copy
 from small_run import SMALLEST
 
-from xtts import Mistake
+from xtts.errors import Mistake
 from xtts.evaluation import recognisers as judges
 from xtts.evaluation.evaluate import FILE, EvaluateError, evaluate
 from xtts.evaluation.figures import CODEC, RECORDING, SAID

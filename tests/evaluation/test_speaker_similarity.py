@@ -5,10 +5,10 @@ import sys
 import numpy as np
 import pytest
 
-from xtts import XttsError
-from xtts.audio import wav
+from xtts.audio import resample
 from xtts.corpus.demo import make
 from xtts.corpus.demo.espeak import SAMPLE_RATE, Espeak
+from xtts.errors import XttsError
 from xtts.evaluation import speaker_similarity
 from xtts.evaluation.speaker_similarity import RATE, Plain, Trained, voiceprint, weights_file
 
@@ -22,7 +22,7 @@ def speakers():
         spoken = [
             np.frombuffer(espeak.speak(text, "en", make.voice(n % 4, 0)), np.int16) for n, text in enumerate(texts)
         ]
-    waves = [wav.resample(wave.astype(np.float32) / 32768, SAMPLE_RATE, RATE)[: 4 * RATE] for wave in spoken]
+    waves = [resample.resample(wave.astype(np.float32) / 32768, SAMPLE_RATE, RATE)[: 4 * RATE] for wave in spoken]
     return [waves[n::4] for n in range(4)]
 
 

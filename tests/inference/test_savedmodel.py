@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 from speakers import SIZE, make_run, reference
 
-from xtts.audio import wav
+from xtts.audio import resample, wav
 from xtts.commands import main
 from xtts.inference import loading, voices
 from xtts.inference.generation import Synthesis
@@ -57,7 +57,7 @@ def test_a_program_without_xtts_says_the_same(run, saved, tmp_path):
     """Voice, codes, mel and wave of the SavedModel, in a process that cannot import xtts, are those of the model."""
     model = loading.assemble(run)
     wave = wav.load(reference(tmp_path / "voice.wav"), 22050)
-    narrow = wav.resample(wave, 22050, 16000)
+    narrow = resample.resample(wave, 22050, 16000)
     ids = model.tokenizer.encode("good morning", "en")
     given = {
         "wave": voices.cuts(wave, model.reference_samples)[:1],

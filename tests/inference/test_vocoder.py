@@ -5,7 +5,8 @@ import pytest
 from speakers import make_run, reference
 
 from xtts.audio import wav
-from xtts.audio.mel import MelSpec, griffin_lim, log_mel
+from xtts.audio.griffin_lim import griffin_lim
+from xtts.audio.mel import MelSpec, log_mel
 from xtts.inference import synthesizer
 from xtts.inference.generation import Spoken
 from xtts.inference.vocoder import edged, rendering

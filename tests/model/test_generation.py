@@ -6,7 +6,8 @@ import pytest
 import tensorflow as tf
 from golden_weights import GOLDEN, fill, load_file
 
-from xtts import XttsError, compat
+from xtts import compat
+from xtts.errors import XttsError
 from xtts.model.generation import begin, extend, generate
 from xtts.model.gpt import Gpt, Tokens
 from xtts.model.sampling import sampling

@@ -8,7 +8,8 @@ from golden_weights import GOLDEN, fill, load_file
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from xtts import XttsError, compat
+from xtts import compat
+from xtts.errors import XttsError
 from xtts.model.attention import attend, causal
 from xtts.model.dropout import Dropout
 from xtts.model.generation import generate

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from xtts import XttsError, compat
+from xtts import compat
+from xtts.errors import XttsError
 from xtts.model.sampling import Sampling, sampling
 
 DRAWS = 4000

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xtts import XttsError
+from xtts.errors import XttsError
 from xtts.pipeline.buffer import Reserve
 from xtts.pipeline.prefetcher import Feed, FeedError, Maker, Spell, overlap
 from xtts.pipeline.sources import Rows

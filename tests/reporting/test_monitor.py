@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from xtts import XttsError
+from xtts.errors import XttsError
 from xtts.reporting import monitor as monitors
 from xtts.reporting import system
 from xtts.reporting.journal import Journal

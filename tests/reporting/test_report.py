@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from xtts import XttsError
+from xtts import files
+from xtts.errors import XttsError
 from xtts.recipe import loading
 from xtts.recipe.schema import Recipe
 from xtts.reporting import mel_pictures, report, run_folder
@@ -57,10 +58,10 @@ class Clock:
 
 def make(folder, stages=("codec", "gpt"), steps=40, finished=True, samples=True):
     """A run's folder as training leaves it: two stages, or as many as are named, with `steps` of 40."""
-    loading.write(folder / "recipe.toml", loading.dumps(Recipe()).replace("steps = 1000", "steps = 40"))
+    files.write(folder / "recipe.toml", loading.dumps(Recipe()).replace("steps = 1000", "steps = 40"))
     plan = [{"text_length": t, "mel_frames": m, "batch_size": b, "work_ratio": 1.0625} for t, m, b in SHAPES]
     budget = {"model": {"total": 2**30, "limit": 2**31}}
-    loading.write(folder / "plan.json", json.dumps({"shapes": plan, "steps": 40, "bytes": budget}))
+    files.write(folder / "plan.json", json.dumps({"shapes": plan, "steps": 40, "bytes": budget}))
     journal, clock, random = Journal(folder), Clock(), np.random.RandomState(0)
     for stage in stages:
         facts = {"tensorflow": "2.9.9", "devices": {"features": "/CPU:0", "model": "/CPU:1"}}
@@ -152,7 +153,7 @@ def test_a_summary_older_than_the_metrics_is_not_believed(tmp_path):
 
 def test_a_run_that_was_only_planned_has_a_report(tmp_path):
     """The recipe and the plan are enough for a page."""
-    loading.write(tmp_path / "recipe.toml", loading.dumps(Recipe()))
+    files.write(tmp_path / "recipe.toml", loading.dumps(Recipe()))
     _, page = read(tmp_path)
     assert "Nothing is trained yet." in page.text
     assert page.headings == ["Recipe", "Versions"]
@@ -197,7 +198,7 @@ def test_texts_cannot_break_the_page(tmp_path):
 
 def test_a_hundred_thousand_steps_are_a_small_page(tmp_path):
     """The page of a long run is not much larger than that of a short one."""
-    loading.write(tmp_path / "recipe.toml", loading.dumps(Recipe()))
+    files.write(tmp_path / "recipe.toml", loading.dumps(Recipe()))
     line = (
         '{{"step": {}, "stage": "gpt", "loss": {}, "shape": "60x200x24", "step_seconds": 0.5, "wait_seconds": 0.01}}\n'
     )

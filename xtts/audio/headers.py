@@ -13,8 +13,6 @@ from typing import Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import soundfile
 
-from xtts.corpus.utterances import Reason, Unusable
-
 FIRST_BYTES = 4096  # one page: the chunks that recorders write before the samples fit in it
 _CHUNK = 250  # files a thread takes at once
 _AT_HAND = 3e-4  # seconds for a file; what takes longer waits for a disk
@@ -23,6 +21,18 @@ _ROUND = 2 * _THREADS  # chunks read in threads before the next one is timed
 _KNOWN_CODECS = (1, 3, 6, 7)  # whole numbers, floats, A-law, mu-law: each sample has bytes of its own
 _EXTENSIBLE = 0xFFFE
 _STREAMED = 0x7FFF0000  # bytes; a length this large was written by a program that could not go back and correct it
+
+
+EMPTY, TRUNCATED, UNREADABLE = "file empty", "file truncated", "file unreadable"
+
+
+class DamagedAudio(Exception):
+    """Why a file's samples cannot be read: one of EMPTY, TRUNCATED and UNREADABLE, and the details."""
+
+    def __init__(self, fault: str, detail: str) -> None:
+        super().__init__(fault, detail)
+        self.fault = fault
+        self.detail = detail
 
 
 class Header(NamedTuple):
@@ -35,17 +45,17 @@ class Header(NamedTuple):
 
 
 def read_header(path: str, size: int) -> Header:
-    """The header of a file of `size` bytes; `Unusable` says why there is none."""
+    """The header of a file of `size` bytes; `DamagedAudio` says why there is none."""
     if size == 0:
-        raise Unusable(Reason.EMPTY, "the file has 0 bytes")
+        raise DamagedAudio(EMPTY, "the file has 0 bytes")
     try:
         with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - a hundred thousand times
             header = parse(file, size)
     except OSError as error:
-        raise Unusable(Reason.UNREADABLE, error.strerror or str(error)) from None
+        raise DamagedAudio(UNREADABLE, error.strerror or str(error)) from None
     header = header or _any(path)
     if header.samples <= 0:
-        raise Unusable(Reason.EMPTY, "the file holds no samples")
+        raise DamagedAudio(EMPTY, "the file holds no samples")
     return header
 
 
@@ -57,7 +67,7 @@ def parse(file: FileIO, size: int) -> Optional[Header]:
     return _flac(start) if start[:4] == b"fLaC" else None
 
 
-def read_headers(files: Sequence[Tuple[str, int]]) -> Iterator[Union[Header, Unusable]]:
+def read_headers(files: Sequence[Tuple[str, int]]) -> Iterator[Union[Header, DamagedAudio]]:
     """The header of each file of (path, size), or why there is none, in order.
 
     A disk over the network is asked many things at once. With files at hand threads would only fight for Python's
@@ -78,12 +88,12 @@ def read_headers(files: Sequence[Tuple[str, int]]) -> Iterator[Union[Header, Unu
                 position += _ROUND
 
 
-def _read_chunk(files: Sequence[Tuple[str, int]]) -> List[Union[Header, Unusable]]:
-    answers: List[Union[Header, Unusable]] = []
+def _read_chunk(files: Sequence[Tuple[str, int]]) -> List[Union[Header, DamagedAudio]]:
+    answers: List[Union[Header, DamagedAudio]] = []
     for path, size in files:
         try:
             answers.append(read_header(path, size))
-        except Unusable as problem:
+        except DamagedAudio as problem:
             answers.append(problem)
     return answers
 
@@ -104,7 +114,7 @@ def _wav(file: FileIO, start: bytes, size: int) -> Optional[Header]:
     while True:
         chunk = at(position, 8)
         if len(chunk) < 8:
-            raise Unusable(Reason.TRUNCATED, "it breaks off before its samples")
+            raise DamagedAudio(TRUNCATED, "it breaks off before its samples")
         name, length = struct.unpack("<4sI", chunk)
         position += 8
         if name == b"data":
@@ -119,7 +129,7 @@ def _wav(file: FileIO, start: bytes, size: int) -> Optional[Header]:
         return None  # a length of 0 may be one that was never filled in
     there = size - position
     if length > there and length < _STREAMED:
-        raise Unusable(Reason.TRUNCATED, f"it breaks off: {there:,} of {length:,} bytes of samples are there")
+        raise DamagedAudio(TRUNCATED, f"it breaks off: {there:,} of {length:,} bytes of samples are there")
     plain = position if codec == 1 and bits == 16 else None
     return Header(min(length, there) // block, rate, channels, plain)
 
@@ -138,9 +148,9 @@ def _any(path: str) -> Header:
     try:
         info = soundfile.info(path if os.name == "nt" else os.fsencode(path))
     except (RuntimeError, TypeError, ValueError, OSError) as error:
-        raise Unusable(Reason.UNREADABLE, words(error)) from None
+        raise DamagedAudio(UNREADABLE, words(error)) from None
     if info.samplerate <= 0:
-        raise Unusable(Reason.UNREADABLE, f"a sample rate of {info.samplerate}")
+        raise DamagedAudio(UNREADABLE, f"a sample rate of {info.samplerate}")
     return Header(info.frames, info.samplerate, info.channels)
 
 

@@ -4,23 +4,20 @@ A wave is float32, mono, [samples], full scale at 1.
 """
 
 import contextlib
-import functools
 import math
 import os
 import struct
 from io import FileIO
 from pathlib import Path
-from typing import Any, BinaryIO, Iterator, NamedTuple, Tuple, Union
+from typing import BinaryIO, Iterator, Tuple, Union
 
 import numpy as np
-import scipy.fft
 import soundfile
-from numpy.lib.stride_tricks import as_strided
 
-from xtts import XttsError
 from xtts.audio import headers
-from xtts.audio.headers import Header
-from xtts.corpus.utterances import Reason, Unusable
+from xtts.audio.headers import TRUNCATED, DamagedAudio, Header
+from xtts.audio.resample import resample
+from xtts.errors import XttsError
 
 FULL_SCALE = 32768  # of a 16-bit sample
 ENDLESS = 2**32 - 1  # bytes, in the header of a wav that is still written
@@ -115,61 +112,6 @@ def _wav_header(sample_rate: int, length: int) -> bytes:
     )
 
 
-def resampled_length(samples: Any, from_rate: Any, to_rate: int) -> Any:
-    """How many samples `resample` makes of so many; of one wave, or of an array of them (int64)."""
-    return -(-samples * to_rate // from_rate)
-
-
-def resample(wave: np.ndarray, from_rate: int, to_rate: int) -> np.ndarray:
-    """The wave at another rate: level up to 95 % of what both rates can hold, nothing beyond 100 %.
-
-    Overlapping blocks go to the frequency domain and come back longer or shorter. That is as fast as soxr, which
-    librosa brings only since 0.10, and twice as fast as scipy's polyphase filter, whose error is 70 dB larger.
-    """
-    if from_rate == to_rate:
-        return wave
-    here, there, gain = _blocks(from_rate, to_rate)
-    count = -(-len(wave) // here.step)
-    padded = np.zeros(count * here.step + 2 * here.margin, np.float32)
-    padded[here.margin :][: len(wave)] = wave
-    spectrum = scipy.fft.rfft(strided(padded, count, here.whole, here.step))[:, : len(gain)]
-    blocks = scipy.fft.irfft(spectrum * gain, n=there.whole, overwrite_x=True)
-    kept = blocks[:, there.margin :][:, : there.step].reshape(-1)
-    return np.asarray(kept[: resampled_length(len(wave), from_rate, to_rate)])
-
-
-def strided(wave: np.ndarray, count: int, length: int, step: int) -> np.ndarray:
-    """Pieces of a wave, [count, length], one every `step` samples, without a copy."""
-    return as_strided(wave, (count, length), (step * wave.itemsize, wave.itemsize), writeable=False)
-
-
-class _Block(NamedTuple):
-    """A block of a wave, in samples at one rate: `step` of them are kept, a margin on both sides is not."""
-
-    step: int
-    margin: int
-
-    @property
-    def whole(self) -> int:
-        return self.step + 2 * self.margin
-
-
-@functools.lru_cache(maxsize=32)
-def _blocks(from_rate: int, to_rate: int) -> Tuple[_Block, _Block, np.ndarray]:
-    """A block at the first rate, the same block at the second, and the gain of each frequency that both hold."""
-    common = math.gcd(from_rate, to_rate)
-    lower = min(from_rate, to_rate) // common
-    steps, margins = (
-        -(-4096 // lower),
-        -(-512 // lower),
-    )  # beyond 512 samples of the lower rate the filter has died away
-    here, there = (_Block(rate // common * steps, rate // common * margins) for rate in (from_rate, to_rate))
-    limit = min(here.whole, there.whole) // 2
-    fall = np.clip((1 - np.arange(limit + 1) / limit) / 0.05, 0, 1)  # from 1 to 0 over the last 5 %
-    gain = fall**3 * (fall * (6 * fall - 15) + 10)  # smooth at both ends, so that it rings briefly
-    return here, there, (gain * (there.whole / here.whole)).astype(np.float32)
-
-
 @contextlib.contextmanager
 def _opened(path: Union[str, Path]) -> Iterator[FileIO]:
     """The file, open to be read; what is wrong with it becomes an AudioError that names it."""
@@ -182,7 +124,7 @@ def _opened(path: Union[str, Path]) -> Iterator[FileIO]:
         raise AudioError(f"{path}: this is a folder; name a sound file") from None
     except OSError as error:
         raise AudioError(f"{path}: {error.strerror}; make the file readable, or leave the clip out") from None
-    except Unusable as error:
+    except DamagedAudio as error:
         raise AudioError(f"{path}: {error.detail}; copy the file again, or leave the clip out") from None
 
 
@@ -194,7 +136,7 @@ def _read_16_bit(file: FileIO, header: Header) -> np.ndarray:
     integers = np.empty((header.samples, header.channels), "<i2")
     file.seek(header.offset or 0)
     if (file.readinto(integers.data) or 0) < integers.nbytes:
-        raise Unusable(Reason.TRUNCATED, "it breaks off while it is read")
+        raise DamagedAudio(TRUNCATED, "it breaks off while it is read")
     samples = integers.astype(np.float32)
     samples *= np.float32(1 / FULL_SCALE)
     return samples

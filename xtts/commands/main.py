@@ -9,7 +9,7 @@ import os
 import sys
 from typing import Any, List, Optional, Sequence
 
-from xtts import Mistake, XttsError, __version__
+from xtts import __version__
 from xtts.commands.flags import (
     add,
     add_corpus,
@@ -22,6 +22,7 @@ from xtts.commands.flags import (
     add_server,
     add_tune,
 )
+from xtts.errors import Mistake, XttsError
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:

@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Dict, Iterator, List, Optional, Tuple
 
-from xtts import Mistake, XttsError
 from xtts.audio import wav
+from xtts.errors import Mistake, XttsError
 from xtts.inference import voices
 
 if TYPE_CHECKING:

@@ -4,14 +4,13 @@
 the samples are sound is `soundcheck`'s to find out, and whether the lengths fit is `lengths`'.
 """
 
-import hashlib
 import os
 from pathlib import Path
 from typing import Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 import attrs
 
-from xtts.audio.headers import read_headers
+from xtts.audio.headers import DamagedAudio, read_headers
 from xtts.corpus import formats
 from xtts.corpus.cache import FileFacts, folder_for, name_for
 from xtts.corpus.folder import File, Tree
@@ -86,23 +85,6 @@ def read(
     return corpus.without(unusable, at_least)
 
 
-def split(utterances: Sequence[Utterance], share: float, seed: int = 0) -> Tuple[List[Utterance], List[Utterance]]:
-    """Utterances to train on and utterances to hold out, about `share` of them; the same on every machine.
-
-    Every speaker gives its part, as far as whole utterances allow, and keeps at least one to train on. Which ones is
-    a matter of each utterance's id and the seed, so a corpus that grows keeps most of its validation set.
-    """
-    by_speaker: Dict[str, List[Utterance]] = {}
-    for utterance in utterances:
-        by_speaker.setdefault(utterance.speaker, []).append(utterance)
-    parts = _apportion({speaker: len(own) for speaker, own in by_speaker.items()}, share, seed)
-    held = set()
-    for speaker, own in by_speaker.items():
-        held.update(sorted((_draw(seed, u.id), u.id) for u in own)[: parts[speaker]])
-    ids = {id for _, id in held}
-    return [u for u in utterances if u.id not in ids], [u for u in utterances if u.id in ids]
-
-
 def _refuse(row: Row, lines: Dict[str, int]) -> None:
     """Raise what is wrong with a row before its file is looked for."""
     if row.problem:
@@ -129,8 +111,8 @@ def _read_headers(
     try:
         headers = read_headers([(utterances[position].path, file.size) for position, file in unread])
         for done, ((position, file), header) in enumerate(zip(unread, headers), known + 1):
-            if isinstance(header, Unusable):
-                unusable[position] = header
+            if isinstance(header, DamagedAudio):
+                unusable[position] = Unusable(Reason(header.fault), header.detail)
             else:
                 utterances[position] = utterances[position]._replace(
                     samples=header.samples, sample_rate=header.sample_rate
@@ -143,25 +125,3 @@ def _read_headers(
     if progress:
         progress(len(utterances), len(utterances))
     return unusable
-
-
-def _apportion(sizes: Dict[str, int], share: float, seed: int) -> Dict[str, int]:
-    """How many of each speaker's utterances are held out: whole numbers nearest to `share` of each, by largest rest."""
-    spare = {speaker: size - 1 for speaker, size in sizes.items()}  # one always stays
-    exact = {speaker: min(share * size, spare[speaker]) for speaker, size in sizes.items()}
-    parts = {speaker: int(part) for speaker, part in exact.items()}
-    total = sum(sizes.values())
-    wanted = min(max(round(share * total), 1 if share > 0 else 0), sum(spare.values()))
-    order = sorted(sizes, key=lambda speaker: (parts[speaker] - exact[speaker], _draw(seed, speaker)))
-    missing = wanted - sum(parts.values())
-    while missing > 0:
-        able = [speaker for speaker in order if parts[speaker] < spare[speaker]][:missing]
-        for speaker in able:
-            parts[speaker] += 1
-        missing -= len(able)
-    return parts
-
-
-def _draw(seed: int, name: str) -> bytes:
-    """A number by lot, as bytes: the same for the same seed and name everywhere."""
-    return hashlib.blake2b(f"{seed}\0{name}".encode("utf-8", "surrogatepass"), digest_size=8).digest()

@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 
 from xtts.audio import mel
-from xtts.audio.wav import resampled_length
+from xtts.audio.resample import resampled_length
 from xtts.corpus import cache
 from xtts.corpus.index import AT_LEAST, Corpus, Progress
 from xtts.corpus.utterances import Reason, Unusable, Utterance

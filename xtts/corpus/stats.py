@@ -9,7 +9,8 @@ import numpy as np
 
 from xtts.corpus.index import Corpus
 from xtts.corpus.lengths import Lengths
-from xtts.corpus.utterances import counts, printable, table
+from xtts.corpus.utterances import counts, table
+from xtts.formatting import printable
 
 FIXED = (200, 800)  # tokens and mel frames of the one shape that fixed padding uses
 MOST_BARS = 16

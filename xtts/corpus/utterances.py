@@ -9,7 +9,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Dict, Iterable, List, NamedTuple, Sequence, Union
 
-from xtts import XttsError
+from xtts.errors import XttsError
+from xtts.formatting import printable
 
 
 class Utterance(NamedTuple):
@@ -117,10 +118,3 @@ def require(corpus: str, usable: int, rejected: Sequence[Rejected], at_least: in
     if rejected:
         lines += [table(rejected), "correct these, or name another corpus"]
     raise CorpusError("\n".join(lines))
-
-
-def printable(text: str, longest: int = 1000) -> str:
-    """`text` on one line, safe for any terminal: what does not print is escaped, what is too long is cut."""
-    if len(text) > longest:
-        text = text[: longest - 3] + "..."
-    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)

@@ -13,11 +13,13 @@ import attrs
 import numpy as np
 import tensorflow as tf
 
-from xtts import Mistake, XttsError, compat
-from xtts.audio import wav
-from xtts.audio.mel import MelSpec, griffin_lim, log_mel
+from xtts import compat, files
+from xtts.audio import resample, wav
+from xtts.audio.griffin_lim import griffin_lim
+from xtts.audio.mel import MelSpec, log_mel
 from xtts.corpus.demo import make
 from xtts.corpus.utterances import Utterance
+from xtts.errors import Mistake, XttsError
 from xtts.evaluation import recognisers
 from xtts.evaluation.figures import CODEC, RECORDING, SAID, Evaluation, Heard, Judged
 from xtts.evaluation.metrics import DECIBELS, distortion
@@ -115,7 +117,7 @@ def evaluate(folder: PathLike, utterances: int = SOME, judge: str = "auto", say:
         unknown_words=[word for one in listeners for word in getattr(one, "unknown", ())],
     )
     try:
-        loading.write(folder / FILE, json.dumps(found.as_json(), indent=1, ensure_ascii=False) + "\n")
+        files.write(folder / FILE, json.dumps(found.as_json(), indent=1, ensure_ascii=False) + "\n")
     except OSError as error:
         raise EvaluateError(f"{folder / FILE}: {error.strerror}; make room or rights for it") from None
     return found
@@ -252,7 +254,7 @@ def _sayer(speaker: synthesizer.Speaker, sample_rate: int) -> Sayer:
         wave = speaker.say(
             sentence.utterance.text, sentence.reference.path, language=sentence.utterance.language, seed=SEED
         )
-        samples = wav.resample(wave.samples, wave.sample_rate, sample_rate) if len(wave.samples) else wave.samples
+        samples = resample.resample(wave.samples, wave.sample_rate, sample_rate) if len(wave.samples) else wave.samples
         return Sound(samples, any(one.is_cut for one in wave.said))
 
     return said
@@ -320,7 +322,7 @@ class _Voices:
 
     def __call__(self, waves: Mapping[str, np.ndarray], speaker: str) -> Dict[str, Tuple[float, Optional[str]]]:
         """How like a speaker each wave is, and whom it is most like; nobody where there are no others."""
-        heard = {name: wav.resample(wave, self._rate, VOICE_RATE) for name, wave in waves.items() if len(wave)}
+        heard = {name: resample.resample(wave, self._rate, VOICE_RATE) for name, wave in waves.items() if len(wave)}
         if not heard or speaker not in self._speakers:
             return {}
         found = {}
@@ -360,7 +362,7 @@ class _Judging:
         wave = sound.samples
         heard = {}
         if wanted:
-            at_their_rate = wav.resample(wave, self.spec.sample_rate, recognisers.RATE) if len(wave) else wave
+            at_their_rate = resample.resample(wave, self.spec.sample_rate, recognisers.RATE) if len(wave) else wave
             heard = {listener.name: listener.hear(at_their_rate) for listener in self.listeners}
         return Heard(
             seconds=len(wave) / self.spec.sample_rate,

@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
 import attrs
 
-from xtts.planning.summary import counted
+from xtts.formatting import counted
 
 RECORDING, CODEC, SAID = "recordings", "codec", "said"
 HEADS = {RECORDING: "recordings", CODEC: "through the codec", SAID: "said by the model"}

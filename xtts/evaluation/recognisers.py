@@ -18,7 +18,7 @@ from typing import Any, Callable, Dict, List, Protocol, Sequence
 
 import numpy as np
 
-from xtts import Mistake
+from xtts.errors import Mistake
 from xtts.evaluation.ngram_lm import Trigrams
 from xtts.text.normalise import normalise
 

@@ -12,8 +12,8 @@ from typing import Dict, Optional, Protocol, Sequence
 
 import numpy as np
 
-from xtts import XttsError
 from xtts.audio.mel import MelSpec, log_mel, mel
+from xtts.errors import XttsError
 from xtts.evaluation.metrics import cepstra, pitches
 from xtts.weights import torch_file
 

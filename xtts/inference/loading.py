@@ -13,8 +13,8 @@ from typing import Any, Dict, NamedTuple, Optional, Union
 import attrs
 import numpy as np
 
-from xtts import XttsError
 from xtts.audio.mel import MelSpec, frames
+from xtts.errors import XttsError
 from xtts.model.codec import Codec
 from xtts.model.decoder import SAMPLE_RATE, WaveformDecoder
 from xtts.model.gpt import Gpt, Tokens

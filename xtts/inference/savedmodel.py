@@ -21,7 +21,8 @@ from typing import Any, Dict, List, Union, cast
 
 import tensorflow as tf
 
-from xtts import XttsError, compat
+from xtts import compat
+from xtts.errors import XttsError
 from xtts.inference import loading
 from xtts.inference.generation import SPEAKER_RATE, decoded, sizes_to
 from xtts.inference.loading import Assembled

@@ -15,8 +15,8 @@ from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Tupl
 import attrs
 import numpy as np
 
-from xtts import XttsError
-from xtts.audio import wav
+from xtts.audio import resample, wav
+from xtts.errors import XttsError
 from xtts.inference import voices
 from xtts.inference.generation import SPEAKER_RATE, Manner, Spoken, Synthesis
 from xtts.inference.loading import VOICES, Assembled, assemble
@@ -255,7 +255,7 @@ class Speaker:
         cuts = np.concatenate([voices.cuts(wave, self.model.reference_samples) for wave in waves])
         speaker = None
         if self.model.speaker is not None:
-            each = [self.synthesis.speaker(wav.resample(wave, rate, SPEAKER_RATE)) for wave in waves]
+            each = [self.synthesis.speaker(resample.resample(wave, rate, SPEAKER_RATE)) for wave in waves]
             speaker = np.asarray(np.mean(each, axis=0), np.float32)
         self._digest = self._digest or self.model.digest()
         return Voice(self.synthesis.style(cuts), speaker, self._digest, paths[0].stem)

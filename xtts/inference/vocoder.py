@@ -9,7 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
-from xtts.audio.mel import griffin_lim
+from xtts.audio.griffin_lim import griffin_lim
 from xtts.inference.generation import Spoken, Synthesis
 from xtts.inference.loading import Assembled
 from xtts.inference.voices import Voice

@@ -13,10 +13,10 @@ from typing import Callable, Dict, List, Optional, Sequence, Union
 import attrs
 import numpy as np
 
-from xtts import XttsError
-from xtts.audio import wav
+from xtts.audio import resample, wav
 from xtts.corpus.check import SILENCE
 from xtts.corpus.utterances import Utterance
+from xtts.errors import XttsError
 from xtts.weights import safetensors_file
 
 PathLike = Union[str, Path]
@@ -63,7 +63,7 @@ def recording(path: PathLike, sample_rate: int, note: Note) -> np.ndarray:
             f"{path}: note: it has {rate:,} samples a second and the model hears {sample_rate:,}; nothing above"
             f" {rate // 2:,} Hz is in the voice"
         )
-    return wav.resample(wave, rate, sample_rate)
+    return resample.resample(wave, rate, sample_rate)
 
 
 def cuts(wave: np.ndarray, samples: int) -> np.ndarray:

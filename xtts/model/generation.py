@@ -10,7 +10,7 @@ from typing import Any, Callable, List, NamedTuple, Optional
 
 import tensorflow as tf
 
-from xtts import XttsError
+from xtts.errors import XttsError
 from xtts.model.attention import UNSEEN
 from xtts.model.dropout import Dropout
 from xtts.model.gpt import Gpt, marked

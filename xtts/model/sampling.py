@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Sequence, Union
 
 import tensorflow as tf
 
-from xtts import XttsError
+from xtts.errors import XttsError
 from xtts.model.layers import Tensor
 
 LARGEST_SUM = 2**30  # of a row's shares, which fit 32 bits

@@ -14,8 +14,8 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Union
 
 import numpy as np
 
-from xtts import XttsError
 from xtts.corpus.utterances import Utterance
+from xtts.errors import XttsError
 
 CHUNK = 128  # utterances
 

@@ -31,7 +31,7 @@ from typing import (
 import attrs
 import numpy as np
 
-from xtts import XttsError
+from xtts.errors import XttsError
 from xtts.pipeline.buffer import LARGEST_BUFFER, Reserve, is_memory_short
 from xtts.pipeline.scheduler import Division
 from xtts.pipeline.sources import Arrays, Rows, Source

@@ -8,7 +8,7 @@ from typing import Callable, List, NamedTuple, Tuple
 
 import attrs
 
-from xtts.corpus import check, lengths
+from xtts.corpus import check, lengths, split
 from xtts.corpus import index as corpora
 from xtts.corpus.demo import make
 from xtts.corpus.index import Corpus
@@ -49,7 +49,7 @@ def gather(recipe: Recipe, say: Say) -> Material:
     if recipe.data.val is not None:
         train, held_out = whole, sounded(recipe.data.val, recipe.data.format, recipe.data.language, say, at_least=1)
     else:
-        kept, held = corpora.split(whole.utterances, recipe.data.validation_share, recipe.run.seed)
+        kept, held = split.split(whole.utterances, recipe.data.validation_share, recipe.run.seed)
         train = attrs.evolve(whole, utterances=kept)
         held_out = attrs.evolve(whole, utterances=held, rejected=[])
     spoken = [*train.utterances, *held_out.utterances]

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Tuple
 import attrs
 import numpy as np
 
-from xtts import XttsError
+from xtts.errors import XttsError
+from xtts.formatting import counted, listed, percent
 from xtts.planning import memory, shapes
 from xtts.planning.batch_order import Order
 from xtts.planning.memory import Budget
 from xtts.planning.shapes import Layout, Weighing
 from xtts.planning.sizes import FRAMES_PER_CODE, SIZES, Cost, Count, Gpt, cost, parameters
-from xtts.planning.summary import counted, listed, page, percent
+from xtts.planning.summary import page
 from xtts.recipe.schema import Recipe
 
 if TYPE_CHECKING:

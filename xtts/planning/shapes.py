@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Tuple
 import attrs
 import numpy as np
 
-from xtts import XttsError
+from xtts.errors import XttsError
 from xtts.planning.sizes import FRAMES_PER_CODE, LATENTS, Cost
 from xtts.recipe.schema import Codec
 

@@ -2,6 +2,8 @@
 
 from typing import Any, Dict, List, Mapping
 
+from xtts.formatting import _by_count, counted, percent
+
 MEGABYTE = 2**20
 BAR = 40  # characters of the longest bar
 
@@ -18,21 +20,6 @@ def page(plan: Mapping[str, Any]) -> str:
         [f"batch order {plan['order_hash']} (seed {plan['seed']})"],
     ]
     return "\n\n".join("\n".join(lines) for lines in sections if lines) + "\n"
-
-
-def listed(reasons: Mapping[str, int]) -> str:
-    """Reasons and their counts in one line, the most frequent first."""
-    return "; ".join(f"{count:,} {reason}" for reason, count in _by_count(reasons))
-
-
-def counted(count: int, noun: str) -> str:
-    """`count` of them, in words."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
-def percent(ratio: float) -> str:
-    """What a ratio has over 1."""
-    return f"{100 * (ratio - 1):.1f} %"
 
 
 def _summary(plan: Mapping[str, Any]) -> List[str]:
@@ -104,10 +91,6 @@ def _table(head: List[str], rows: List[List[str]]) -> List[str]:
     """Columns aligned to the right."""
     widths = [max(map(len, column)) for column in zip(head, *rows)]
     return ["  ".join(cell.rjust(width) for cell, width in zip(row, widths)) for row in [head, *rows]]
-
-
-def _by_count(reasons: Mapping[str, int]) -> Any:
-    return sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
 
 
 def _duration(seconds: float) -> str:

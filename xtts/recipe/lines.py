@@ -13,7 +13,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-from xtts import Mistake
+from xtts.errors import Mistake
 
 Key = Tuple[str, ...]  # ("train", "batch_size") is train.batch_size
 

@@ -5,12 +5,12 @@ key, what is wrong and what to write.
 """
 
 import json
-import os
 import re
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, Iterable, Iterator, List, Literal, NamedTuple, Tuple, Union, cast
 
+from xtts.files import write
 from xtts.recipe import fields
 from xtts.recipe.constraints import contradictions
 from xtts.recipe.lines import Key, Problem, RecipeError, dotted, key_lines, parse
@@ -57,18 +57,6 @@ def dumps(recipe: "Recipe") -> str:
     import tomli_w
 
     return tomli_w.dumps(recipe.as_tables())
-
-
-def write(path: Path, text: str) -> None:
-    """Write a file whole or not at all, with the folders it stands in."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        draft.write_text(text, encoding="utf-8")
-        draft.replace(path)
-    finally:
-        if draft.exists():
-            draft.unlink()
 
 
 def digest(recipe: "Recipe") -> str:

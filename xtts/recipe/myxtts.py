@@ -9,7 +9,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
-from xtts import XttsError
+from xtts import files
+from xtts.errors import XttsError
 from xtts.recipe import fields, loading
 
 LARGEST_FILE = 1_000_000  # bytes; a configuration is a page of text
@@ -204,7 +205,7 @@ def write(path: Path, out: Path) -> Migrated:
     if out.exists():
         raise MigrateError(f"{out}: this is there already; name another file with -o, or remove it")
     try:
-        loading.write(out, done.recipe())
+        files.write(out, done.recipe())
     except OSError as error:
         raise MigrateError(f"{out}: {error.strerror}; name a file that can be written with -o") from None
     return done

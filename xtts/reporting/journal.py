@@ -18,8 +18,8 @@ import time
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Set, Tuple, Union
 
-from xtts import XttsError
-from xtts.recipe import loading
+from xtts import files
+from xtts.errors import XttsError
 
 METRICS, VALIDATION, EVENTS, SAMPLES = "metrics.jsonl", "validation.jsonl", "events.jsonl", "samples.jsonl"
 SUMMARY = "summary.json"
@@ -140,7 +140,7 @@ class Journal:
 
     def _write(self, name: str, text: str) -> None:
         try:
-            loading.write(self.folder / name, text)
+            files.write(self.folder / name, text)
         except OSError as error:
             raise self._failure(name, error) from None
 

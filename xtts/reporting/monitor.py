@@ -22,8 +22,10 @@ from typing import Any, Callable, Deque, Dict, Iterator, List, Mapping, Optional
 
 import numpy as np
 
-from xtts import XttsError, __version__
-from xtts.progress import Bar, duration
+from xtts import __version__
+from xtts.errors import XttsError
+from xtts.formatting import duration
+from xtts.progress import Bar
 from xtts.reporting.journal import Journal
 from xtts.reporting.system import Gauge, LeakWatch, resident_mb
 from xtts.reporting.tensorboard import TensorBoard

@@ -7,11 +7,11 @@ from html import escape
 from pathlib import Path
 from typing import Any, List, Mapping, Union
 
-from xtts import XttsError, __version__
-from xtts.planning.summary import MEGABYTE, counted
-from xtts.planning.summary import percent as over
-from xtts.progress import duration
-from xtts.recipe import loading
+from xtts import __version__, files
+from xtts.errors import XttsError
+from xtts.formatting import counted, duration
+from xtts.formatting import percent as over
+from xtts.planning.summary import MEGABYTE
 from xtts.reporting import charts, gallery, run_folder, tables
 from xtts.reporting.journal import number
 from xtts.reporting.monitor import STARVED
@@ -58,7 +58,7 @@ def write(folder: Union[str, Path]) -> Path:
     path = Path(folder) / FILE
     html = render(folder).encode("utf-8", "replace").decode("utf-8")  # half a letter cannot be written
     try:
-        loading.write(path, html)
+        files.write(path, html)
     except OSError as error:
         raise ReportError(f"{path} cannot be written: {error.strerror}; make room or rights for it") from None
     return path

@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
 
 import attrs
 
-from xtts import XttsError
+from xtts.errors import XttsError
 from xtts.recipe import lines as syntax
 from xtts.reporting.journal import Journal, Line, number
 from xtts.reporting.monitor import LAST

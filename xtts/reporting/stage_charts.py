@@ -3,9 +3,8 @@
 from collections import Counter
 from typing import Any, List, Mapping, Sequence
 
-from xtts.planning.summary import counted
-from xtts.planning.summary import percent as over
-from xtts.progress import duration
+from xtts.formatting import counted, duration
+from xtts.formatting import percent as over
 from xtts.reporting import charts
 from xtts.reporting.charts import Bar, Mark, Series
 from xtts.reporting.journal import Line, number

@@ -6,7 +6,7 @@ A sentence that is too long is cut at commas, and where that is not enough at sp
 import re
 from typing import Callable, Iterator, List, NamedTuple
 
-from xtts import XttsError
+from xtts.errors import XttsError
 from xtts.text.normalise import normalise
 
 Fits = Callable[[str], bool]

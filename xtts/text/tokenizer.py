@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Dict, Iterable, List, Protocol, Sequence, Set, Tuple, Union
 
-from xtts import XttsError
+from xtts.errors import XttsError
 from xtts.recipe.schema import Text
 from xtts.text.normalise import normalise
 

@@ -24,7 +24,8 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 import attrs
 import numpy as np
 
-from xtts import XttsError, __version__
+from xtts import __version__
+from xtts.errors import XttsError
 from xtts.weights import safetensors_file
 
 FORMAT = 1  # raised when a release could no longer read what the one before it wrote

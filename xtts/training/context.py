@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from xtts import compat
 from xtts.audio.mel import MelSpec
+from xtts.files import digest
 from xtts.model.codec import Codec
 from xtts.model.layers import frozen
 from xtts.model.mel import transform_for
@@ -42,7 +43,6 @@ from xtts.recipe.schema import Recipe
 from xtts.reporting.journal import Journal
 from xtts.reporting.tensorboard import TensorBoard
 from xtts.training.cluster.collectives import Crew
-from xtts.training.fingerprint import digest
 from xtts.training.optimizer import AdamW, Schedule
 from xtts.training.placement import Placement
 from xtts.training.samples import CodecSamples, GptSamples

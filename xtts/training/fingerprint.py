@@ -2,12 +2,12 @@
 them has changed since.
 """
 
-import hashlib
 import json
 from typing import Any, Dict, List, Mapping, Tuple
 
 import numpy as np
 
+from xtts.files import digest
 from xtts.planning.dataset import Material
 from xtts.planning.plan import Plan
 from xtts.recipe.schema import Recipe
@@ -117,8 +117,3 @@ def _defaults(names: Inputs) -> Inputs:
     tables = Recipe().as_tables()
     settings = {name: name.split(".") for name in names if "." in name}
     return {name: tables[section].get(key) for name, (section, key) in settings.items()}
-
-
-def digest(value: Any) -> str:
-    """A name for a value of JSON's types."""
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode("utf-8", "surrogatepass")).hexdigest()

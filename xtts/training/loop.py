@@ -12,7 +12,7 @@ from typing import Any, Callable, Deque, Dict, Iterator, Optional, Sequence, Tup
 import attrs
 import numpy as np
 
-from xtts import XttsError
+from xtts.errors import XttsError
 from xtts.model.layers import Weight
 from xtts.pipeline.prefetcher import RECENT, Feed, Spell, Work, overlap
 from xtts.planning.shapes import Shape

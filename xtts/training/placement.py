@@ -12,8 +12,9 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import attrs
 
-from xtts import XttsError, compat
+from xtts import compat
 from xtts.compat import OFFERED, DeviceError, Offered, TooLateError
+from xtts.errors import XttsError
 from xtts.recipe.schema import Devices
 from xtts.training.cluster.membership import Cluster
 

@@ -22,10 +22,13 @@ from typing import Any, ContextManager, Dict, Iterator, List, Optional
 import attrs
 import numpy as np
 
-from xtts import XttsError, compat
+from xtts import compat, files
 from xtts.audio import wav
 from xtts.audio.mel import MelSpec, log_mel
 from xtts.corpus.utterances import counts, write_rejected
+from xtts.errors import XttsError
+from xtts.files import digest
+from xtts.formatting import counted
 from xtts.inference import voices
 from xtts.inference.loading import VOICES
 from xtts.pipeline.recordings import Recordings
@@ -35,7 +38,6 @@ from xtts.planning import plan as plans
 from xtts.planning.dataset import Material, Part, Say, gather
 from xtts.planning.plan import Plan
 from xtts.planning.sizes import SIZES
-from xtts.planning.summary import counted
 from xtts.progress import Bar
 from xtts.recipe import loading
 from xtts.recipe.constraints import served_alone
@@ -50,7 +52,7 @@ from xtts.training.cluster.collectives import Crew, meet, watched
 from xtts.training.cluster.membership import Cluster, ClusterError, resolve
 from xtts.training.cluster.null_writers import QuietCheckpoints, QuietJournal
 from xtts.training.context import Rig, Session, codec_rig, frozen_codecs, gpt_rig
-from xtts.training.fingerprint import Inputs, changes, check_agreement, digest, inputs
+from xtts.training.fingerprint import Inputs, changes, check_agreement, inputs
 from xtts.training.loop import Training
 from xtts.training.placement import Placement, place
 from xtts.training.run_lock import RunLock
@@ -233,7 +235,7 @@ def _trained(session: Session, name: str, now: Inputs, make_rig: Any) -> State:
         session.say(f"{name}: finished before, after {state.step:,} steps; it is not repeated")
         return state
     if session.crew.is_chief:
-        loading.write(folder / "inputs.json", json.dumps(now, indent=1) + "\n")
+        files.write(folder / "inputs.json", json.dumps(now, indent=1) + "\n")
     journal = (Journal if session.crew.is_chief else QuietJournal)(session.folder)
     journal.resume(name, state.step if state else 0)
     rig = make_rig()
@@ -370,8 +372,8 @@ def _planned(recipe: Recipe, material: Material, workers: Optional[int] = None) 
 def _record(folder: Path, recipe: Recipe, material: Material, plan: Plan) -> None:
     """What the run is made from, beside what it makes."""
     try:
-        loading.write(folder / "recipe.toml", loading.dumps(recipe))
-        loading.write(folder / "plan.json", json.dumps(plan.as_json(), indent=2, ensure_ascii=False) + "\n")
+        files.write(folder / "recipe.toml", loading.dumps(recipe))
+        files.write(folder / "plan.json", json.dumps(plan.as_json(), indent=2, ensure_ascii=False) + "\n")
         write_rejected(folder / "rejected.csv", material.rejected)
         material.tokenizer.save(folder / TOKENIZER)
     except OSError as error:
@@ -396,7 +398,7 @@ def _mel_stats(folder: Path, recipe: Recipe, part: Part, published: Optional[Ten
             squares += np.square(mel).sum(axis=0)
             count += len(mel)
     stats = np.sqrt(squares / max(1, count)).astype(np.float32)
-    loading.write(path, json.dumps({"about": about, "stats": [float(value) for value in stats]}) + "\n")
+    files.write(path, json.dumps({"about": about, "stats": [float(value) for value in stats]}) + "\n")
     return stats
 
 

@@ -14,7 +14,7 @@ from typing import BinaryIO, Callable, Optional
 
 import attrs
 
-from xtts import XttsError
+from xtts.errors import XttsError
 
 NAME = "run.lock"
 HELD = {errno.EAGAIN, errno.EACCES}  # what POSIX and Windows answer when another process has the lock

@@ -13,7 +13,8 @@ import tensorflow as tf
 
 from xtts import compat
 from xtts.audio import wav
-from xtts.audio.mel import MelSpec, griffin_lim
+from xtts.audio.griffin_lim import griffin_lim
+from xtts.audio.mel import MelSpec
 from xtts.inference.generation import decoded, most_codes
 from xtts.model.codec import Codec
 from xtts.model.generation import generate

@@ -13,7 +13,7 @@ from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple, Union
 
 import numpy as np
 
-from xtts import XttsError
+from xtts.errors import XttsError
 
 Tensors = Dict[str, np.ndarray]
 

@@ -14,8 +14,9 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Seque
 
 import attrs
 
-from xtts import Mistake, XttsError
+from xtts import files
 from xtts.commands.tune.trial import PROGRAM, Found, Trials, finished_codec, folder_for_a_while
+from xtts.errors import Mistake, XttsError
 from xtts.pipeline.buffer import LARGEST_BUFFER, reader_count
 from xtts.planning import plan as plans
 from xtts.progress import Bar
@@ -152,7 +153,7 @@ def write(path: Path, out: Path, tuning: Tuning) -> None:
     text = path.read_text(encoding="utf-8-sig")
     made = amended(text, tuning.changes)
     loading.loads(made, name=str(out))  # it is a recipe
-    loading.write(out, made)
+    files.write(out, made)
 
 
 def check_out(path: Path, out: Path) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 from typing import Any, BinaryIO, Dict, List, NamedTuple, Tuple, cast
 
-from xtts import XttsError
+from xtts.errors import XttsError
 
 SAMPLE_RATE = 22050  # of everything espeak-ng says
 LANGUAGE_FILES = {"en": "lang/gmw/en-US", "fa": "lang/ira/fa"}  # where espeak-ng's data describes a language

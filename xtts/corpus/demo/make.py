@@ -37,9 +37,9 @@ from typing import (
 
 import numpy as np
 
-from xtts import Mistake, XttsError
 from xtts.corpus.demo.espeak import SAMPLE_RATE, Espeak, EspeakError, Voice
 from xtts.corpus.demo.grammar import GRAMMARS, Grammar
+from xtts.errors import Mistake, XttsError
 from xtts.text.normalise import normalise
 
 REVISION = 3  # of what `make` writes; counts up when the same request would give other bytes

@@ -18,8 +18,9 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Seque
 import attrs
 import tensorflow as tf
 
-from xtts import XttsError, compat
+from xtts import compat
 from xtts.compat import service
+from xtts.errors import XttsError
 from xtts.pipeline.recordings import raw_copies
 from xtts.pipeline.service.manifest import PAGE, Makes, Pages, dataset, line, made
 from xtts.pipeline.service.servers import GREETING, ServiceError, first_line, not_a_dispatcher, require_answer

@@ -12,7 +12,7 @@ from typing import Any, Callable, Dict, Mapping, Tuple
 
 import tensorflow as tf
 
-from xtts import XttsError
+from xtts.errors import XttsError
 from xtts.pipeline.features import Function
 from xtts.pipeline.recordings import RAW, Cuts, Recordings
 

@@ -19,7 +19,8 @@ import time
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, NoReturn, Optional, Tuple
 
-from xtts import Mistake, XttsError, __version__
+from xtts import __version__
+from xtts.errors import Mistake, XttsError
 
 ADDRESS = r"grpc://([^\s/:\[\]]+|\[[0-9A-Fa-f:.]+\]):(\d{1,5})"
 GREETING = "xtts-worker.json"  # in the folder a worker runs in: who it is, for those who ask

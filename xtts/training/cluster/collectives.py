@@ -18,7 +18,8 @@ import attrs
 import numpy as np
 import tensorflow as tf
 
-from xtts import XttsError, compat
+from xtts import compat
+from xtts.errors import XttsError
 from xtts.pipeline.prefetcher import Work
 from xtts.training.checkpoint import State
 from xtts.training.cluster.membership import Cluster, answers, listening

@@ -19,7 +19,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
 
 import attrs
 
-from xtts import XttsError
+from xtts.errors import XttsError
 
 LOGS = "workers"  # the folder of what workers say
 POLL = 0.1  # seconds

@@ -15,7 +15,8 @@ from typing import Any, Iterator, List, Mapping, Optional, Tuple
 
 import attrs
 
-from xtts import Mistake, compat
+from xtts import compat
+from xtts.errors import Mistake
 from xtts.recipe import schema
 from xtts.recipe.constraints import is_address
 
