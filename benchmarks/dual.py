@@ -19,16 +19,17 @@ from lengths import ljspeech_like
 
 from xtts.model.codec import Codec
 from xtts.pipeline.features import Features
-from xtts.pipeline.prefetcher import Feed, Spell, overlap
-from xtts.pipeline.sources import GptSource, try_shapes
-from xtts.planning.dataset import gather
-from xtts.planning.plan import plan
+from xtts.pipeline.gpt_source import GptSource
+from xtts.pipeline.prefetcher import Interval, Prefetcher, overlap
+from xtts.pipeline.sources import warm_up
+from xtts.planning.dataset import load_dataset
+from xtts.planning.plan import make_plan
 from xtts.planning.sizes import SIZES
-from xtts.recipe.loading import loads
+from xtts.recipe.loading import parse_recipe
 from xtts.training.optimizer import AdamW, Schedule
-from xtts.training.placement import place
+from xtts.training.placement import place_devices
 from xtts.training.stages import GptStage, trainable
-from xtts.training.step import Steps
+from xtts.training.step import TrainingSteps
 
 RATE, COUNT, STEPS = 22050, 40, 16  # recordings, and steps for each line that comes in
 SHARE = 0.35  # of LJSpeech's lengths
@@ -86,26 +87,26 @@ class Pair:
 
     def __init__(self, folder, shapes):
         count = "shape_count = 2" if shapes == "planned" else ""
-        recipe = loads(RECIPE.format(folder=json.dumps(str(folder)), shapes=shapes, count=count))
-        self.placement = place(recipe.devices)
-        material = gather(recipe, lambda line: None)
-        lengths = material.train.lengths
-        found = plan(recipe, lengths.text, lengths.frames, material.tokenizer.size)
+        recipe = parse_recipe(RECIPE.format(folder=json.dumps(str(folder)), shapes=shapes, count=count))
+        self.placement = place_devices(recipe.devices)
+        dataset = load_dataset(recipe, lambda line: None)
+        lengths = dataset.train.lengths
+        found = make_plan(recipe, lengths.text, lengths.frames, dataset.tokenizer.size)
         strategy = self.placement.start_strategy()
         with strategy.scope():
-            stage = GptStage(recipe, material.tokenizer, found.layout.shapes)
+            stage = GptStage(recipe, dataset.tokenizer, found.layout.shapes)
             variables = [weight.variable for weight in trainable(stage).values()]
             optimizer = AdamW(variables, Schedule.of(recipe.train, 1e-4, recipe.train.steps), recipe.train)
         codec = Codec(SIZES["tiny"].codec, recipe.audio.n_mels, np.random.default_rng(0))
         stats = np.ones(recipe.audio.n_mels, np.float32)
-        features = Features(recipe.audio, self.placement.data_device, stats, codec, stage.is_free)
+        features = Features(recipe.audio, self.placement.data_device, stats, codec, stage.dynamic_shapes)
         self._source = GptSource(
-            recipe, material.train, material.tokenizer, found.layout.shapes, features, None, True, stage.is_free
+            recipe, dataset.train, dataset.tokenizer, found.layout.shapes, features, None, True, stage.dynamic_shapes
         )
         self._order, self._features, self._at = found.order, features, 0
-        self._steps = Steps(stage, optimizer, strategy, self.placement, recipe, jit_compile=False)
+        self._steps = TrainingSteps(stage, optimizer, strategy, self.placement, recipe, jit_compile=False)
         self._steps.trace(lambda done, total: None)
-        try_shapes(self._source, self._order, stage.is_free)
+        warm_up(self._source, self._order, stage.dynamic_shapes)
 
     @property
     def traces(self):
@@ -114,13 +115,13 @@ class Pair:
     def train(self, buffer_size):
         """Some steps more, as the training loop takes them."""
         traces, waited, spells, frames = self.traces, 0.0, [], 0
-        with Feed(self._order, self._source, self._at, self._at + STEPS, 1, buffer_size, workers=1) as feed:
+        with Prefetcher(self._order, self._source, self._at, self._at + STEPS, 1, buffer_size, workers=1) as feed:
             feed.fill(0.0)
             began = time.monotonic()
             for work in feed:
                 start = time.monotonic()
                 self._steps(work)
-                spells.append(Spell(start, time.monotonic()))
+                spells.append(Interval(start, time.monotonic()))
                 waited, frames = waited + feed.waited, frames + work.frames
             took, made = time.monotonic() - began, list(feed.spells)
         self._at += STEPS

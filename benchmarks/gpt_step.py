@@ -83,7 +83,7 @@ def ours(way, dropout, threads):
     from xtts import compat
     from xtts.model.gpt import Gpt, Tokens
     from xtts.planning.shapes import joint_length
-    from xtts.planning.sizes import Gpt as Size
+    from xtts.planning.sizes import GptSize as Size
 
     tf.config.threading.set_intra_op_parallelism_threads(threads)
     tf.config.threading.set_inter_op_parallelism_threads(threads)

@@ -14,8 +14,8 @@ import tensorflow as tf
 from lengths import ljspeech_like
 from ways import CLOCKS, made, measure
 
-from xtts.recipe.loading import loads
-from xtts.training.placement import place
+from xtts.recipe.loading import parse_recipe
+from xtts.training.placement import place_devices
 
 WAYS = {
     "fixed": "pad_to_fixed_length = true",
@@ -28,7 +28,7 @@ def main(name):
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
     text, mel = ljspeech_like(13_100)
-    way = made(name, text, mel, place(loads("[devices]\nbuffer_size = 50").devices), WAYS[name])
+    way = made(name, text, mel, place_devices(parse_recipe("[devices]\nbuffer_size = 50").devices), WAYS[name])
     kept = way.plan.layout.shape_of >= 0
     traces = sum(function.traces for function in way.steps.functions)
     print(json.dumps({"frames": int(mel[kept].sum()), "lost": int((~kept).sum()), "traces": traces}), flush=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Mapping, Sequence
 
 from xtts.reporting import charts
-from xtts.reporting.charts import Bar, Series
+from xtts.reporting.charts import ChartBar, Series
 
 PICTURES = Path(__file__).parent.parent / "docs" / "pictures"
 LIGHT = {**dict(pair.split(":") for pair in charts.LIGHT.split(";")), "--ink": "#1d2328", "--soft": "#4d5761",
@@ -65,13 +65,13 @@ LABELS = {"naive": "no signature", "fixed": "one fixed shape", "relaxed": "one r
 
 
 def retracing(found: Mapping[str, Mapping[str, float]]) -> str:
-    bars = [Bar(LABELS[way], found[way]["frames a second"]) for way in LABELS]
+    bars = [ChartBar(LABELS[way], found[way]["frames a second"]) for way in LABELS]
     below = "Real mel frames a second of processor time, small model; planned shapes: four"
     return picture("What retracing costs", below, charts.bar_chart("retracing", bars))
 
 
 def trace_seconds(found: Mapping[str, Mapping[str, float]]) -> str:
-    bars = [Bar(f"{LABELS[way]}, {found[way]['traces']:g}", found[way]["trace seconds"]) for way in LABELS]
+    bars = [ChartBar(f"{LABELS[way]}, {found[way]['traces']:g}", found[way]["trace seconds"]) for way in LABELS]
     below = "Way and its number of traces; no signature: of four batches, and it goes on like that"
     return picture("Processor seconds spent tracing", below, charts.bar_chart("traces", bars))
 

@@ -22,12 +22,12 @@ import numpy as np
 from lengths import ljspeech_like
 from peak import peak_bytes
 
-from xtts.audio.wav import write
+from xtts.audio.wav import write_wav
 from xtts.corpus import index as corpus
-from xtts.corpus.utterances import table
-from xtts.planning.plan import plan
+from xtts.corpus.utterances import rejection_table
+from xtts.planning.plan import make_plan
 from xtts.planning.sizes import SIZES
-from xtts.recipe.loading import loads
+from xtts.recipe.loading import parse_recipe
 
 FOLDER = 10_000  # files in one folder
 HEADER = struct.pack("<I4s4sIHHIIHH4sI", 4446, b"WAVE", b"fmt ", 16, 1, 1, 22050, 44100, 2, 16, b"data", 4410)
@@ -54,21 +54,21 @@ def make(root: Path, count: int) -> None:
 
 def index(root: str, count: int) -> float:
     began = time.process_time()
-    found = corpus.read(root, cache=Path(root, "cache"))
+    found = corpus.read_corpus(root, cache=Path(root, "cache"))
     seconds = time.process_time() - began
-    assert len(found.utterances) == count, table(found.rejected)
+    assert len(found.utterances) == count, rejection_table(found.rejected)
     return seconds
 
 
 def planned(_root: str, count: int) -> float:
     text, mel = ljspeech_like(count)
     began = time.process_time()
-    plan(loads("[run]\nname = 'benchmark'"), text, mel, 60).text()
+    make_plan(parse_recipe("[run]\nname = 'benchmark'"), text, mel, 60).text()
     return time.process_time() - began
 
 
 def epoch(_root: str, count: int) -> float:
-    found = plan(loads("[run]\nname = 'benchmark'"), *ljspeech_like(count), 60)
+    found = make_plan(parse_recipe("[run]\nname = 'benchmark'"), *ljspeech_like(count), 60)
     began = time.process_time()
     found.order.epoch(1)
     return time.process_time() - began
@@ -80,11 +80,11 @@ def features(root: str, count: int, size: str) -> float:
     from xtts.model.codec import Codec
     from xtts.model.layers import frozen
     from xtts.model.mel import transform_for
-    from xtts.pipeline.features import functions, samples_for
-    from xtts.pipeline.service.client import Here
-    from xtts.recipe.schema import Audio
+    from xtts.pipeline.features import feature_functions, samples_for
+    from xtts.pipeline.service.client import LocalFallback
+    from xtts.recipe.schema import AudioSection
 
-    audio, rows = Audio(), 16
+    audio, rows = AudioSection(), 16
     _, mel = ljspeech_like(count)
     reference, lines, random = 6 * audio.sample_rate, [], np.random.RandomState(0)
     for first in range(0, count, rows):
@@ -93,13 +93,13 @@ def features(root: str, count: int, size: str) -> float:
         waves, voices = [str(rows), str(samples)], [str(rows), str(reference)]
         for place, frames in enumerate(own, first):
             path, length = f"{root}/{place}.wav", int(frames) * audio.hop_length - 1
-            write(path, 0.1 * random.standard_normal(length), audio.sample_rate)
+            write_wav(path, 0.1 * random.standard_normal(length), audio.sample_rate)
             waves += [path, str(length), "0", str(length)]
             voices += [path, str(length), "0", str(reference)]
         lines.append("\t".join(["0", *voices, *waves]))
     codec = frozen(Codec(SIZES[size].codec, audio.n_mels, random))
-    make = functions(audio, np.ones(audio.n_mels, np.float32), codec, transform_for("CPU"))
-    here = Here(
+    make = feature_functions(audio, np.ones(audio.n_mels, np.float32), codec, transform_for("CPU"))
+    here = LocalFallback(
         audio.sample_rate, {"codes": ("waves", make["codes"]), "reference": ("reference_waves", make["reference_mel"])}
     )
     assert here(lines[0]) is not None
@@ -113,7 +113,7 @@ def features(root: str, count: int, size: str) -> float:
 KINDS = {
     "index": index,
     "cached": index,
-    "plan": planned,
+    "make_plan": planned,
     "epoch": epoch,
     **{f"features-{size}": functools.partial(features, size=size) for size in SIZES},
 }

@@ -33,7 +33,7 @@ def gpt_of_ours():
 
     sys.path.insert(0, str(Path(__file__).parent.parent))
     from xtts.model.gpt import Gpt, Tokens
-    from xtts.planning.sizes import Gpt as Size
+    from xtts.planning.sizes import GptSize as Size
 
     size = Size(layers=LAYERS, width=WIDTH, heads=HEADS)
     return Gpt(size, Tokens(TEXT_TOKENS, AUDIO_TOKENS), np.random.default_rng(0))

@@ -15,7 +15,7 @@ from promises import at_least, at_most, in_turns
 
 from xtts.audio import headers
 from xtts.corpus import check, index, lengths
-from xtts.recipe.schema import Audio
+from xtts.recipe.schema import AudioSection
 
 LINES, MANY = 10_000, 100_000
 FROM_CACHE = {"wav": at_least(1.5), "ogg": at_least(6.0)}  # times the work of an index from the cache
@@ -54,8 +54,8 @@ def fresh_and_cached(root, folder):
     """The best times of an index made from files and of one made from the cache, taken in turn."""
     fresh, cached = [], []
     for turn in range(ROUNDS):
-        fresh.append(seconds(index.read, root, cache=folder / str(turn)))
-        cached.append(seconds(index.read, root, cache=folder / str(turn)))
+        fresh.append(seconds(index.read_corpus, root, cache=folder / str(turn)))
+        cached.append(seconds(index.read_corpus, root, cache=folder / str(turn)))
     assert all(found.utterances == fresh[0][1].utterances for _, found in fresh + cached)
     assert not fresh[0][1].rejected
     return min(took for took, _ in fresh), min(took for took, _ in cached), fresh[0][1]
@@ -78,7 +78,7 @@ def test_an_index_is_kept(lines, extension, tmp_path, monkeypatch, promise):
     name = f"corpus: an index of {lines:,} {extension}s over one from the cache"
     promise.ratio(name, measured, FROM_CACHE[extension])
     monkeypatch.setattr(headers, "read_header", None)  # opening a file would fail
-    assert len(index.read(root, cache=tmp_path / "cache0" / "0").utterances) == lines
+    assert len(index.read_corpus(root, cache=tmp_path / "cache0" / "0").utterances) == lines
 
 
 def test_a_header_by_hand_is_faster_than_libsndfile(tmp_path, promise, benchmark):
@@ -105,9 +105,9 @@ def test_sound_check_and_token_counts_are_kept(tmp_path, promise):
     checked = []
 
     def measured():
-        found = index.read(root, cache=tmp_path / f"cache{next(attempts)}")
-        first, kept = seconds(check.check, found)
-        again, _ = seconds(check.check, found)
+        found = index.read_corpus(root, cache=tmp_path / f"cache{next(attempts)}")
+        first, kept = seconds(check.check_recordings, found)
+        again, _ = seconds(check.check_recordings, found)
         checked.append(kept)
         return first / again
 
@@ -119,7 +119,7 @@ def test_sound_check_and_token_counts_are_kept(tmp_path, promise):
         calls.append(text)
         return [ord(letter) for letter in text]
 
-    options = {"audio": Audio(), "tokenizer": "letters"}
+    options = {"audio": AudioSection(), "tokenizer": "letters"}
     for _ in range(2):
-        lengths.measure(checked[-1], encode, lambda text, language: True, **options)
+        lengths.measure_lengths(checked[-1], encode, lambda text, language: True, **options)
     promise.count("corpus: texts encoded when lengths are measured twice", lambda: len(calls), ENCODED)

@@ -93,13 +93,13 @@ def _librosa_without_filterbank(wave: np.ndarray, spec: MelSpec) -> np.ndarray:
 def test_16_bit_outruns_floats(promise: Any, benchmark: Any, tmp_path: Any) -> None:
     """A 16-bit wav becomes float32 in a third of the time that soundfile needs, or less."""
     path = tmp_path / "clip.wav"
-    wav.write(path, speech(22050), 22050)
+    wav.write_wav(path, speech(22050), 22050)
 
     def theirs() -> np.ndarray:
         return soundfile.read(str(path), dtype="float32")[0]
 
     def ours() -> np.ndarray:
-        return wav.read(path)[0]
+        return wav.read_audio(path)[0]
 
     np.testing.assert_array_equal(ours(), theirs())
     benchmark.pedantic(ours, rounds=ROUNDS)

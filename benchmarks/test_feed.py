@@ -15,9 +15,9 @@ import pytest
 from promises import at_least, at_most
 from turns import Program
 
-from xtts.pipeline.prefetcher import Feed
-from xtts.pipeline.sources import Rows
-from xtts.planning.batch_order import Order
+from xtts.pipeline.prefetcher import Prefetcher
+from xtts.pipeline.sources import HostBatch
+from xtts.planning.batch_order import BatchOrder
 from xtts.planning.shapes import Shape
 
 WAITED = at_most(0.10)  # share of the training loop; a few thousandths where nothing else goes on
@@ -57,10 +57,10 @@ class Uneven:
     def __init__(self, long: float) -> None:
         self._long = long
 
-    def read(self, batches: Any, number: int) -> Rows:
-        return Rows(0, SIZE, {"number": number}, np.ones(1), 1)
+    def read(self, batches: Any, number: int) -> HostBatch:
+        return HostBatch(0, SIZE, {"number": number}, np.ones(1), 1)
 
-    def finish(self, rows: Rows) -> Dict[str, Any]:
+    def finish(self, rows: HostBatch) -> Dict[str, Any]:
         time.sleep(self._long if rows.arrays["number"] % 8 == 7 else 0.0)
         return rows.arrays
 
@@ -70,9 +70,9 @@ class Uneven:
 
 def waiting(buffer_size: int, step: float = 0.01, steps: int = 64) -> float:
     """The share of its time that a model waits, whose steps take so many seconds."""
-    order = Order(np.zeros(64, np.int16), (1,), 0)
+    order = BatchOrder(np.zeros(64, np.int16), (1,), 0)
     waited, began = 0.0, time.monotonic()
-    with Feed(order, Uneven(6 * step), 0, steps, buffer_size=buffer_size) as feed:
+    with Prefetcher(order, Uneven(6 * step), 0, steps, buffer_size=buffer_size) as feed:
         for _ in feed:
             waited += feed.waited
             time.sleep(step)

@@ -43,7 +43,7 @@ BRANCHES = {
     ),
     "a shape left free": Branch(
         "xtts/pipeline/features.py",
-        "tf.TensorSpec([None], tf.int32)] if is_free else None",
+        "tf.TensorSpec([None], tf.int32)] if dynamic_shapes else None",
         "tf.TensorSpec([None], tf.int32)] if False else None",
         "test_retrace.py::test_free_lengths_are_traced_once_on_both_devices",
         "retrace: traces after the start, relaxed, both devices",

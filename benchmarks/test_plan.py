@@ -14,9 +14,9 @@ from lengths import ljspeech_like
 from promises import BYTES, at_most, in_turns
 
 from xtts.planning import shapes
-from xtts.planning.plan import plan
-from xtts.planning.sizes import SIZES, Cost, cost
-from xtts.recipe.loading import loads
+from xtts.planning.plan import make_plan
+from xtts.planning.sizes import SIZES, StepCost, step_cost
+from xtts.recipe.loading import parse_recipe
 
 MARKS = 4  # [START] [STOP] [start] [stop]
 OVERHEAD = int(shapes.joint_length(0, 0))  # latents, marks and stops
@@ -36,7 +36,7 @@ ROUNDS = 3
 
 
 def ratios(joint, work):
-    lengths, counts = shapes.histogram(joint)
+    lengths, counts = shapes.length_histogram(joint)
     best = shapes.boundaries(lengths, counts, work, max(BARS))
     return {number: shapes.work_ratio(lengths, counts, best[number], work) for number in BARS}
 
@@ -49,10 +49,10 @@ def test_padded_work_over_real_work(way, promise):
     text, mel = ljspeech_like(13_100)
     joint = shapes.joint_length(text, mel)
     counted = {
-        "text, marks and codes in v2": (joint - OVERHEAD + MARKS, cost(SIZES["v2"].gpt)),
-        "all tokens in tiny": (joint, cost(SIZES["tiny"].gpt)),
-        "all tokens in v2": (joint, cost(SIZES["v2"].gpt)),
-        "tokens alone": (joint - OVERHEAD, Cost(1, 0)),
+        "text, marks and codes in v2": (joint - OVERHEAD + MARKS, step_cost(SIZES["v2"].gpt)),
+        "all tokens in tiny": (joint, step_cost(SIZES["tiny"].gpt)),
+        "all tokens in v2": (joint, step_cost(SIZES["v2"].gpt)),
+        "tokens alone": (joint - OVERHEAD, StepCost(1, 0)),
     }
     for number, ratio in ratios(*counted[way]).items():
         promise.count(f"plan: padded work over real work, {number} shapes, {way}", lambda r=ratio: r, BARS[number])
@@ -62,7 +62,7 @@ def test_padded_work_over_real_work(way, promise):
 def test_a_whole_plan_stays_within_the_bars_and_loses_no_clip(number, promise):
     """The plan of a recipe, which also avoids blank rows, keeps every clip and is no worse than it was."""
     text, mel = ljspeech_like(13_100)
-    found = plan(loads(f"[data]\nshape_count = {number}"), text, mel, 60)
+    found = make_plan(parse_recipe(f"[data]\nshape_count = {number}"), text, mel, 60)
     assert found.work.ratio <= found.work.computed
     name = f"plan: computed work over real work, {number} shape{'s' * (number > 1)}"
     promise.count(name, lambda: found.work.computed, COMPUTED[number])
@@ -90,10 +90,10 @@ def test_a_million_utterances_in_seconds(promise, benchmark):
     few = np.ascontiguousarray(text[::4]), np.ascontiguousarray(mel[::4])
 
     def planned():
-        return plan(loads("[run]\nname = 'benchmark'"), text, mel, 60).text()
+        return make_plan(parse_recipe("[run]\nname = 'benchmark'"), text, mel, 60).text()
 
     def planned_quarter():
-        return plan(loads("[run]\nname = 'benchmark'"), *few, 60).text()
+        return make_plan(parse_recipe("[run]\nname = 'benchmark'"), *few, 60).text()
 
     def sorting():
         return np.argsort(text, kind="stable"), np.argsort(mel, kind="stable")

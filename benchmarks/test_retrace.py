@@ -24,10 +24,10 @@ from turns import Program
 from ways import CLOCKS, Letters, Naive, made, measure, padded_share, recipe_for, work
 
 from xtts.planning import shapes
-from xtts.planning.plan import plan, settled
+from xtts.planning.plan import make_plan, resolve_shapes
 from xtts.planning.sizes import SIZES
-from xtts.recipe.loading import loads
-from xtts.training.placement import place
+from xtts.recipe.loading import parse_recipe
+from xtts.training.placement import place_devices
 
 PLANNED = 4  # shapes
 UTTERANCES = 13_100
@@ -73,14 +73,14 @@ def corpus():
 
 @pytest.fixture(scope="module")
 def ways(small, corpus):
-    placement = place(loads("[devices]\nbuffer_size = 50").devices)
+    placement = place_devices(parse_recipe("[devices]\nbuffer_size = 50").devices)
     return {name: made(name, *corpus, placement, data) for name, data in WAYS.items()}
 
 
 @pytest.mark.parametrize("name", WAYS)
 def test_padding_is_what_was_planned(name, corpus, promise):
     """Frames of an epoch that are no sound, counted over the plan's own batches."""
-    found = plan(recipe_for(WAYS[name]), *corpus, Letters.size)
+    found = make_plan(recipe_for(WAYS[name]), *corpus, Letters.size)
     promise.count(f"retrace: padded share of frames, {name}", lambda: padded_share(found, *corpus), PADDED[name])
 
 
@@ -112,7 +112,7 @@ def test_a_function_without_a_signature_is_traced_for_every_batch(ways, corpus, 
     batches = []
     for number in range(FRESH):
         members = random.choice(len(text), 8, replace=False)
-        size = shapes.longest(text[members], mel[members], 8)
+        size = shapes.longest_shape(text[members], mel[members], 8)
         batches.append((work(ways["relaxed"].stage, number, size), int(mel[members].sum())))
     frames = sum(count for _, count in batches)
     spent = {}
@@ -153,12 +153,12 @@ def _shown(way, text, mel):
 
 def planned_count(steps, text, mel):
     """Shapes of a run with planned ones that does not say how many."""
-    return len(plan(recipe_for(steps=steps), text, mel, Letters.size).layout.shapes)
+    return len(make_plan(recipe_for(steps=steps), text, mel, Letters.size).layout.shapes)
 
 
 def default_of(steps, text, mel):
     """What a run on this machine takes that says nothing of shapes."""
-    chosen = settled(recipe_for(steps=steps)).data.shapes
+    chosen = resolve_shapes(recipe_for(steps=steps)).data.shapes
     return chosen if chosen == "relaxed" else f"{planned_count(steps, text, mel)} planned"
 
 
@@ -185,7 +185,7 @@ def test_the_default_outruns_every_other_way():
     A run is as many steps of the default as its recipe has; other ways learn from as many frames.
     """
     text, mel = ljspeech_like(13_100)
-    placement = place(loads("[devices]\nbuffer_size = 50").devices)
+    placement = place_devices(parse_recipe("[devices]\nbuffer_size = 50").devices)
     defaults = {name: default_of(steps, text, mel) for name, steps in RUNS.items()}
     counts = {8, 16, *(planned_count(steps, text, mel) for steps in RUNS.values())}
     ways = [made("fixed 200 x 800", text, mel, placement, "pad_to_fixed_length = true", dropout=DROPOUT)]

@@ -21,8 +21,8 @@ from turns import in_rounds
 from ways import made
 
 from xtts.planning.sizes import SIZES
-from xtts.recipe.loading import loads
-from xtts.training.placement import place
+from xtts.recipe.loading import parse_recipe
+from xtts.training.placement import place_devices
 
 SHAPES, ROUNDS = 2, 5
 COST_OVER_EAGER = {"graph": at_most(0.9), "xla": at_most(0.9)}  # processor time of a step
@@ -52,7 +52,7 @@ def steppers() -> Any:
     gpt = attrs.evolve(tiny.gpt, layers=1, width=64, heads=2, conditioning_blocks=1, perceiver_layers=1)
     SIZES["tiny"] = attrs.evolve(tiny, gpt=gpt)
     text, mel = ljspeech_like(1000)
-    placement = place(loads("[devices]\nbuffer_size = 50").devices)
+    placement = place_devices(parse_recipe("[devices]\nbuffer_size = 50").devices)
     few = f"shape_count = {SHAPES}"
     options = {"eager": {"is_traced": False}, "graph": {}, "xla": {"jit": True}}
     yield {way: made(way, text // 4, mel // 4, placement, few, **some) for way, some in options.items()}

@@ -13,14 +13,14 @@ import numpy as np
 import tensorflow as tf
 
 from xtts import compat
-from xtts.pipeline.prefetcher import Work
+from xtts.pipeline.prefetcher import StepBatches
 from xtts.planning import shapes
-from xtts.planning.plan import plan
-from xtts.planning.sizes import SIZES, cost
-from xtts.recipe.loading import loads
+from xtts.planning.plan import make_plan
+from xtts.planning.sizes import SIZES, step_cost
+from xtts.recipe.loading import parse_recipe
 from xtts.training.optimizer import AdamW, Schedule
 from xtts.training.stages import GptStage, trainable
-from xtts.training.step import Steps
+from xtts.training.step import TrainingSteps
 
 CLOCKS = ("wall", "processor")
 RECIPE = """
@@ -49,7 +49,7 @@ class Way:
     name: str
     plan: object
     stage: GptStage
-    steps: Steps
+    steps: TrainingSteps
     works: list
     sizes: list  # of each work
     batches: np.ndarray  # of an epoch, that each work stands for
@@ -91,22 +91,22 @@ def now():
 
 
 def recipe_for(data="", train="", steps=1000, dropout=0.0):
-    return loads(RECIPE.format(data=data, train=train, steps=steps, dropout=dropout))
+    return parse_recipe(RECIPE.format(data=data, train=train, steps=steps, dropout=dropout))
 
 
 def made(name, text, mel, placement, data, jit=False, dropout=0.0, is_traced=True):
     """A way, traced unless it is to be eager."""
     recipe = recipe_for(data, f"jit_compile = {str(jit).lower()}", dropout=dropout)
-    found = plan(recipe, text, mel, Letters.size)
+    found = make_plan(recipe, text, mel, Letters.size)
     stage = GptStage(recipe, Letters(), found.layout.shapes)
     variables = [weight.variable for weight in trainable(stage).values()]
     optimizer = AdamW(variables, Schedule.of(recipe.train, 1e-4, recipe.train.steps), recipe.train)
-    steps = Steps(stage, optimizer, placement.start_strategy(), placement, recipe, jit)
+    steps = TrainingSteps(stage, optimizer, placement.start_strategy(), placement, recipe, jit)
     began = now()
     if is_traced:
         steps.trace(lambda done, total: None)
     spent = now() - began
-    if stage.is_free:
+    if stage.dynamic_shapes:
         sizes, batches = drawn(found, text, mel)
     else:
         sizes, batches = stage.shapes, np.array(found.order.batches_per_shape, float)
@@ -116,11 +116,11 @@ def made(name, text, mel, placement, data, jit=False, dropout=0.0, is_traced=Tru
 
 def drawn(found, text, mel):
     """Of every two pools the size of a batch of the first epoch, and for how many such ones their work is enough."""
-    each = cost(SIZES["tiny"].gpt)
+    each = step_cost(SIZES["tiny"].gpt)
     pools = [[] for _ in found.layout.shapes[::2]]
     for batch in found.order.batches(0):
         members = batch.utterances
-        pools[batch.shape // 2].append(shapes.longest(text[members], mel[members], len(members)))
+        pools[batch.shape // 2].append(shapes.longest_shape(text[members], mel[members], len(members)))
     sizes, batches = [], []
     for pool in pools:
         works = [size.batch_size * each.of(size.joint_length) for size in pool]
@@ -144,7 +144,7 @@ def work(stage, place, size):
             batch[name] = random.standard_normal(tuple(spec.shape)).astype(np.float32)
         else:
             batch[name] = random.randint(2, 50, tuple(spec.shape)).astype(np.int32)
-    return Work(0, (place,), (size,), (batch,), np.array([1e3, 1e4], np.float32), 1)
+    return StepBatches(0, (place,), (size,), (batch,), np.array([1e3, 1e4], np.float32), 1)
 
 
 def measure(ways, rounds):
@@ -179,6 +179,6 @@ def padded_share(found, text, mel):
         members = batch.utterances
         size = found.layout.shapes[batch.shape]
         if found.recipe.data.shapes == "relaxed":
-            size = shapes.longest(text[members], mel[members], len(members))
+            size = shapes.longest_shape(text[members], mel[members], len(members))
         computed, real = computed + size.batch_size * size.mel_frames, real + int(mel[members].sum())
     return 1 - real / computed

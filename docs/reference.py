@@ -23,12 +23,12 @@ LISTS = {"reasons", "advice"}  # what is appended to them is said too
 def settings():
     """Every setting of a recipe."""
     lines = ["# Every setting", "", MADE.format("`xtts/recipe/schema.py`")]
-    for section, schema in loading.schema()["properties"].items():
+    for section, schema in loading.json_schema()["properties"].items():
         lines += ["", f"## [{section}]", "", schema["description"], ""]
         lines += ["| setting | default | what it is | may be |", "|---|---|---|---|"]
         for name, kind in schema["properties"].items():
             default = f"`{json.dumps(kind['default'])}`" if "default" in kind else ""
-            lines.append(f"| `{name}` | {default} | {kind['description']} | {fields.words(kind)} |")
+            lines.append(f"| `{name}` | {default} | {kind['description']} | {fields.describe_field(kind)} |")
     return "\n".join(lines) + "\n"
 
 

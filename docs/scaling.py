@@ -24,9 +24,9 @@ from xtts.planning import (
     memory,
     shapes,  # noqa: E402
 )
-from xtts.planning.plan import PASSES, plan  # noqa: E402
-from xtts.planning.sizes import FRAMES_PER_CODE, SIZES, cost, parameters  # noqa: E402
-from xtts.recipe.loading import loads  # noqa: E402
+from xtts.planning.plan import PASSES, make_plan  # noqa: E402
+from xtts.planning.sizes import FRAMES_PER_CODE, SIZES, count_parameters, step_cost  # noqa: E402
+from xtts.recipe.loading import parse_recipe  # noqa: E402
 from xtts.reporting import charts
 
 ASSUMED = {  # nobody has measured these here
@@ -76,7 +76,7 @@ def each(kind: str, field: str) -> float:
 
 
 def recipe(size: str) -> Any:
-    return loads(f'[model]\nsize = "{size}"\n[data]\nshapes = "planned"')
+    return parse_recipe(f'[model]\nsize = "{size}"\n[data]\nshapes = "planned"')
 
 
 @functools.lru_cache(maxsize=None)
@@ -90,18 +90,18 @@ def work_an_utterance(size: str) -> float:
     """Multiply-adds of a training step."""
     text, mel = ljspeech_like(SAMPLE)
     joint = shapes.joint_length(text, mel).astype(np.int64)
-    return PASSES * float(cost(SIZES[size].gpt).of(joint).mean())
+    return PASSES * float(step_cost(SIZES[size].gpt).of(joint).mean())
 
 
 @functools.lru_cache(maxsize=None)
 def rows_a_step(size: str) -> float:
     """Utterances that a GPU takes in a step, on average over an epoch."""
-    found = plan(recipe(size), *ljspeech_like(SAMPLE), TOKENS)
+    found = make_plan(recipe(size), *ljspeech_like(SAMPLE), TOKENS)
     return found.utterances / found.order.batches_per_epoch
 
 
 def gradient_bytes(size: str) -> int:
-    return 4 * parameters(SIZES[size], TOKENS)["gpt"].weights
+    return 4 * count_parameters(SIZES[size], TOKENS)["gpt"].weights
 
 
 def simulated(size: str, gpus: int) -> Step:
@@ -151,7 +151,7 @@ def span(seconds: float) -> str:
 def figures() -> str:
     """What was measured."""
     rows = []
-    for kind in ("index", "cached", "plan", "epoch"):
+    for kind in ("index", "cached", "make_plan", "epoch"):
         for one in sorted(measured()[kind], key=lambda one: one["utterances"]):
             count = one["utterances"]
             rows.append(
@@ -181,8 +181,8 @@ def corpora() -> str:
                 size((2 * mel + codes) * hours),
                 span(count * each("index", "seconds")),
                 size(count * each("index", "bytes")),
-                span(count * each("plan", "seconds")),
-                size(count * each("plan", "bytes")),
+                span(count * each("make_plan", "seconds")),
+                size(count * each("make_plan", "bytes")),
                 span(count * each("epoch", "seconds")),
             ]
         )
@@ -193,7 +193,7 @@ def corpora() -> str:
         "features kept",
         "index",
         "its memory",
-        "plan",
+        "make_plan",
         "its memory",
         "order",
     ]
@@ -204,14 +204,14 @@ def models() -> str:
     """What a step of each size is made of."""
     rows = []
     for name in SIZES_SHOWN:
-        layout = plan(recipe(name), *ljspeech_like(SAMPLE), TOKENS).layout
+        layout = make_plan(recipe(name), *ljspeech_like(SAMPLE), TOKENS).layout
         largest = max(memory.batch_bytes(recipe(name), shape, "gpt") for shape in layout.shapes)
         cores = measured().get(f"features-{name}")
         made = f"{1000 * each(f'features-{name}', 'seconds'):.3g} ms" if cores else "not measured"
         rows.append(
             [
                 name,
-                f"{parameters(SIZES[name], TOKENS)['gpt'].weights / 1e6:,.1f} M",
+                f"{count_parameters(SIZES[name], TOKENS)['gpt'].weights / 1e6:,.1f} M",
                 size(gradient_bytes(name)),
                 f"{work_an_utterance(name) / 1e9:,.3g} G",
                 f"{rows_a_step(name):.1f}",
@@ -270,7 +270,7 @@ def pictures() -> Dict[str, str]:
             kind, [(float(np.log10(one["utterances"])), 1e6 * one["seconds"] / one["utterances"]) for one in found]
         )
         for kind, found in measured().items()
-        if kind in ("index", "plan", "epoch")
+        if kind in ("index", "make_plan", "epoch")
     ]
     return {
         "scaling_gpus.svg": _alone(

@@ -4,8 +4,8 @@ import io
 
 import pytest
 
-from xtts.formatting import duration
-from xtts.progress import Bar
+from xtts.formatting import format_duration
+from xtts.progress import ProgressBar
 
 
 class Terminal(io.StringIO):
@@ -16,7 +16,7 @@ class Terminal(io.StringIO):
 def test_a_terminal_gets_a_bar_that_is_wiped_at_the_end():
     """The share done is drawn over itself, and leaves no trace when the work ends."""
     screen = Terminal()
-    with Bar("reading", screen) as bar:
+    with ProgressBar("reading", screen) as bar:
         bar(1, 4)
         bar(4, 4)
     assert "reading [########" in screen.getvalue()
@@ -28,7 +28,7 @@ def test_a_terminal_gets_a_bar_that_is_wiped_at_the_end():
 def test_a_pipe_gets_nothing():
     """Logs stay free of bars."""
     log = io.StringIO()
-    with Bar("reading", log) as bar:
+    with ProgressBar("reading", log) as bar:
         bar(1, 2)
     assert log.getvalue() == ""
 
@@ -36,7 +36,7 @@ def test_a_pipe_gets_nothing():
 def test_nothing_to_do_is_done():
     """A total of zero is no division by zero."""
     screen = Terminal()
-    Bar("reading", screen)(0, 0)
+    ProgressBar("reading", screen)(0, 0)
     assert "100%" in screen.getvalue()
 
 
@@ -44,7 +44,7 @@ def test_what_was_done_before_does_not_count_as_pace(monkeypatch):
     """A run that goes on from the middle has left what the new steps tell, and not what the old ones would."""
     now = [0.0]
     monkeypatch.setattr("xtts.progress.time.monotonic", lambda: now[0])
-    bar = Bar("gpt", io.StringIO(), start=500)
+    bar = ProgressBar("gpt", io.StringIO(), start=500)
     assert bar.left(500, 1000) == 0
     now[0] = 10.0
     assert bar.left(510, 1000) == 490
@@ -53,11 +53,11 @@ def test_what_was_done_before_does_not_count_as_pace(monkeypatch):
 def test_a_line_that_stays_is_written_above_the_bar():
     """The bar is wiped first on a terminal; a pipe gets the line alone."""
     for stream, expected in ((Terminal(), "\r\x1b[Khello\n"), (io.StringIO(), "hello\n")):
-        Bar("gpt", stream).say("hello")
+        ProgressBar("gpt", stream).say("hello")
         assert stream.getvalue() == expected
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(0, "0 s"), (119, "119 s"), (150, "2 min"), (9000, "2.5 h")])
 def test_times_are_said_in_words(seconds, text):
     """Seconds, minutes or hours, whichever is short."""
-    assert duration(seconds) == text
+    assert format_duration(seconds) == text

@@ -7,7 +7,7 @@ class XttsError(Exception):
     status = 1  # of the process that it ends
 
 
-class Mistake(XttsError):
+class UsageError(XttsError):
     """What was typed, or a recipe, must be changed."""
 
     status = 2

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 
-def write(path: Path, text: str) -> None:
+def write_text(path: Path, text: str) -> None:
     """Write a file whole or not at all, with the folders it stands in."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
@@ -19,6 +19,6 @@ def write(path: Path, text: str) -> None:
             draft.unlink()
 
 
-def digest(value: Any) -> str:
+def json_digest(value: Any) -> str:
     """A name for a value of JSON's types."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode("utf-8", "surrogatepass")).hexdigest()

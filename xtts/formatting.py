@@ -3,17 +3,17 @@
 from typing import Any, Mapping
 
 
-def listed(reasons: Mapping[str, int]) -> str:
+def format_reasons(reasons: Mapping[str, int]) -> str:
     """Reasons and their counts in one line, the most frequent first."""
     return "; ".join(f"{count:,} {reason}" for reason, count in _by_count(reasons))
 
 
-def counted(count: int, noun: str) -> str:
+def count_of(count: int, noun: str) -> str:
     """`count` of them, in words."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def percent(ratio: float) -> str:
+def format_excess(ratio: float) -> str:
     """What a ratio has over 1."""
     return f"{100 * (ratio - 1):.1f} %"
 
@@ -22,7 +22,7 @@ def _by_count(reasons: Mapping[str, int]) -> Any:
     return sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """A time in words: seconds, minutes or hours."""
     if seconds < 120:
         return f"{seconds:.0f} s"

@@ -5,13 +5,13 @@ import sys
 import time
 from typing import TextIO
 
-from xtts.formatting import duration
+from xtts.formatting import format_duration
 
 WIDTH = 30  # characters of the bar
 AGAIN = 0.1  # seconds between two drawings
 
 
-class Bar:
+class ProgressBar:
     """Called with (done, total); `with Bar("reading"):` wipes it when the work ends, well or not."""
 
     def __init__(self, label: str, stream: TextIO = sys.stderr, start: float = 0) -> None:
@@ -31,7 +31,7 @@ class Bar:
         self._drawn = now
         share = min(1.0, done / total) if total else 1.0
         filled = "#" * round(share * WIDTH)
-        line = f"{self.label} [{filled:<{WIDTH}}] {share:4.0%}, {duration(self.left(done, total))} left{note} "
+        line = f"{self.label} [{filled:<{WIDTH}}] {share:4.0%}, {format_duration(self.left(done, total))} left{note} "
         self.stream.write(f"\r{line[: shutil.get_terminal_size().columns - 1]}\x1b[K")
         self.stream.flush()
 
@@ -55,7 +55,7 @@ class Bar:
             self.stream.write("\r\x1b[K")
             self.stream.flush()
 
-    def __enter__(self) -> "Bar":
+    def __enter__(self) -> "ProgressBar":
         return self
 
     def __exit__(self, *_error: object) -> None:

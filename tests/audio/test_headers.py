@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from recordings import cut, record, tone
 
 from xtts.audio import headers
-from xtts.audio.headers import Header, read_header, read_headers
+from xtts.audio.headers import DamagedAudio, Header, read_header, read_headers
 from xtts.corpus.utterances import Reason
 
 
@@ -18,9 +18,9 @@ def header(path):
 
 
 def reason(path):
-    with pytest.raises(Unusable) as problem:
+    with pytest.raises(DamagedAudio) as problem:
         header(path)
-    return problem.value.reason
+    return Reason(problem.value.fault)
 
 
 def wav(path, claimed=200, before=b""):
@@ -102,7 +102,7 @@ def test_what_is_no_audio_is_unreadable(tmp_path, content):
 
 def test_a_file_that_is_gone_is_unreadable(tmp_path):
     """A file that vanished since its folder was listed is the utterance's problem, not the run's."""
-    with pytest.raises(Unusable, match="No such file"):
+    with pytest.raises(DamagedAudio, match="No such file"):
         read_header(str(tmp_path / "a.wav"), 10)
 
 
@@ -118,7 +118,7 @@ def test_many_headers_keep_their_order(tmp_path, monkeypatch, at_hand):
     assert [answer.samples for answer in answers if isinstance(answer, Header)] == [
         100 + i for i in range(20) if i != 7
     ]
-    assert answers[7].reason is Reason.TRUNCATED
+    assert answers[7].fault == headers.TRUNCATED
     assert list(read_headers([])) == []
 
 
@@ -129,5 +129,5 @@ def test_any_bytes_are_a_header_or_a_reason(tmp_path, noise, at, kind):
     whole = record(tmp_path / f"whole.{kind}", tone(50)).read_bytes()
     path = tmp_path / f"a.{kind}"
     path.write_bytes(whole[:at] + noise + whole[at + len(noise) :])
-    with suppress(Unusable):
+    with suppress(DamagedAudio):
         assert header(path).samples > 0

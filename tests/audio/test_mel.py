@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from safetensors.numpy import load_file
 
 from xtts.audio.griffin_lim import griffin_lim
-from xtts.audio.mel import CODEC, CONDITIONING, SPEAKER, MelSpec, filterbank, frames, log_mel, mel, window
-from xtts.recipe.schema import Audio
+from xtts.audio.mel import CODEC, CONDITIONING, SPEAKER, MelSpec, filterbank, frame_count, log_mel, mel, window
+from xtts.recipe.schema import AudioSection
 
 GOLDEN = load_file(str(Path(__file__).parents[1] / "golden" / "features.safetensors"))  # as PyTorch computes them
 WAVE = GOLDEN["wav22k"][0]
@@ -96,7 +96,7 @@ def test_frames_are_known_before(spec: MelSpec, samples: int) -> None:
     """`frames` says how many the mel will have, whatever the settings, however short the wave."""
     found = mel(WAVE[:samples], spec)
     assert found.dtype == np.float32
-    assert found.shape == (frames(samples, spec), spec.n_mels)
+    assert found.shape == (frame_count(samples, spec), spec.n_mels)
     assert (found >= 0).all()
 
 
@@ -122,7 +122,7 @@ def test_filterbank_is_librosas(spec: MelSpec) -> None:
 def test_a_frame_is_the_transform_of_its_window(spec: MelSpec, frame: int, samples: int) -> None:
     """Each frame is what the definition says, in double precision, with the wave mirrored as often as it takes."""
     wave = WAVE[9000 : 9000 + samples]
-    frame = min(frame, frames(samples, spec) - 1)
+    frame = min(frame, frame_count(samples, spec) - 1)
     left = (spec.n_fft - spec.win_length) // 2
     shape = np.zeros(spec.n_fft)
     shape[left : left + spec.win_length] = window(spec)
@@ -152,8 +152,8 @@ def test_silence_is_the_floor() -> None:
 
 def test_recipe_defaults_are_the_codec() -> None:
     """The audio section's defaults make the codec's mel, and what it changes changes the mel."""
-    assert MelSpec.of(Audio()) == CODEC
-    assert MelSpec.of(Audio(hop_length=300, n_mels=100)) == attrs.evolve(CODEC, hop_length=300, n_mels=100)
+    assert MelSpec.of(AudioSection()) == CODEC
+    assert MelSpec.of(AudioSection(hop_length=300, n_mels=100)) == attrs.evolve(CODEC, hop_length=300, n_mels=100)
 
 
 @pytest.mark.parametrize("wave", [np.zeros(0, np.float32), np.zeros((2, 100), np.float32)])

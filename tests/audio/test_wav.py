@@ -11,9 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from xtts.audio import resample, wav
-from xtts.audio.headers import Header, read_header
+from xtts.audio.headers import DamagedAudio, Header, read_header
 from xtts.audio.wav import AudioError
-from xtts.corpus.utterances import Unusable
 
 RATE = 22050
 
@@ -38,7 +37,7 @@ def wav_bytes(samples: np.ndarray, rate: int = RATE, before: bytes = b"", size: 
 def refusal(path: Path) -> str:
     """What `read` says of a file it refuses; the same file is refused by name, and with a remedy."""
     with pytest.raises(AudioError) as caught:
-        wav.read(path)
+        wav.read_audio(path)
     message = str(caught.value)
     assert message.startswith(f"{path}: ")
     assert ";" in message, "no remedy"
@@ -53,7 +52,7 @@ def test_16_bit_samples_are_exact(tmp_path: Path, values: list, channels: int) -
     integers = np.array(values * channels, np.int16).reshape(-1, channels)
     path = tmp_path / "clip.wav"
     path.write_bytes(wav_bytes(integers, channels=channels))
-    wave, rate = wav.read(path)
+    wave, rate = wav.read_audio(path)
     assert (wave.dtype, wave.shape, rate) == (np.float32, (len(integers),), RATE)
     np.testing.assert_allclose(wave, (integers / 32768).mean(axis=1), atol=1e-7 * (channels > 1), rtol=0)
 
@@ -78,7 +77,7 @@ def test_what_soundfile_reads_is_read(tmp_path: Path, kind: str, subtype: str, e
     samples = np.rint(noise(5000, channels) * 32768) / 32768
     path = tmp_path / "clip"
     soundfile.write(str(path), samples, 44100, format=kind, subtype=subtype)
-    wave, rate = wav.read(str(path))
+    wave, rate = wav.read_audio(str(path))
     assert rate == 44100
     assert wave.dtype == np.float32
     np.testing.assert_allclose(wave, samples.mean(axis=1), atol=error + 1e-7 * (channels > 1), rtol=0)
@@ -93,7 +92,7 @@ def test_other_chunks_are_passed_over(tmp_path: Path, size: int) -> None:
     path = tmp_path / "clip.wav"
     chunk = struct.pack("<4sI", b"LIST", size) + b"x" * (size + size % 2)
     path.write_bytes(wav_bytes(integers, before=chunk) + b"LIST\x02\0\0\0ab")
-    np.testing.assert_array_equal(wav.read(path)[0], integers.astype(np.float32) / 32768)
+    np.testing.assert_array_equal(wav.read_audio(path)[0], integers.astype(np.float32) / 32768)
 
 
 @pytest.mark.parametrize("size", [0xFFFFFFFF, 0x7FFFFFFF, 0x7FFFF000])
@@ -101,7 +100,7 @@ def test_a_streamed_wav_ends_where_its_file_does(tmp_path: Path, size: int) -> N
     """A wav that was written to a pipe, before its length was known, is read to its end."""
     path = tmp_path / "clip.wav"
     path.write_bytes(wav_bytes(np.ones(700, np.int16), size=size))
-    assert len(wav.read(path)[0]) == header(path).samples == 700
+    assert len(wav.read_audio(path)[0]) == header(path).samples == 700
 
 
 @pytest.mark.parametrize("subtype", ["PCM_16", "PCM_24", "FLOAT"])
@@ -114,7 +113,7 @@ def test_a_truncated_wav_is_found(tmp_path: Path, subtype: str, kept: float) -> 
     content = path.read_bytes()
     path.write_bytes(content[: int(kept * len(content))])
     refusal(path)
-    with pytest.raises(Unusable):
+    with pytest.raises(DamagedAudio):
         header(path)
 
 
@@ -202,7 +201,7 @@ def test_a_damaged_header_never_crashes(tmp_path: Path, place: int, byte: int, s
     path = tmp_path / "clip.wav"
     path.write_bytes(bytes(content))
     try:
-        wave, _ = wav.read(path)
+        wave, _ = wav.read_audio(path)
     except AudioError:
         return
     assert len(wave) == header(path).samples
@@ -260,10 +259,10 @@ def test_blocks_leave_no_seams() -> None:
 def test_load_is_reading_at_a_rate(tmp_path: Path) -> None:
     """`load` gives the clip at the rate asked for, and untouched where that is its own."""
     path = tmp_path / "clip.wav"
-    wav.write(path, noise(4410)[:, 0], 44100)
-    wave, rate = wav.read(path)
-    np.testing.assert_array_equal(wav.load(path, 44100), wave)
-    np.testing.assert_array_equal(wav.load(path, RATE), resample.resample(wave, rate, RATE))
+    wav.write_wav(path, noise(4410)[:, 0], 44100)
+    wave, rate = wav.read_audio(path)
+    np.testing.assert_array_equal(wav.load_audio(path, 44100), wave)
+    np.testing.assert_array_equal(wav.load_audio(path, RATE), resample.resample(wave, rate, RATE))
 
 
 @settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
@@ -272,8 +271,8 @@ def test_a_wave_that_was_read_is_written_back_the_same(tmp_path: Path, values: l
     """Reading and writing 16-bit samples changes none of them."""
     path = tmp_path / "clip.wav"
     wave = (np.array(values) / 32768).astype(np.float32)
-    assert wav.write(path, wave, 16000) == 1.0
-    back, rate = wav.read(path)
+    assert wav.write_wav(path, wave, 16000) == 1.0
+    back, rate = wav.read_audio(path)
     np.testing.assert_array_equal(back, wave)
     assert rate == 16000
     assert soundfile.info(str(path)).subtype == "PCM_16"
@@ -283,24 +282,24 @@ def test_a_wave_too_loud_is_turned_down(tmp_path: Path) -> None:
     """Above full scale the whole wave is turned down, not clipped, and the gain says by how much."""
     path = tmp_path / "clip.wav"
     wave = 4 * np.sin(np.arange(1000) / 20).astype(np.float32)
-    gain = wav.write(path, wave, RATE)
+    gain = wav.write_wav(path, wave, RATE)
     assert gain == pytest.approx(1 / np.abs(wave).max())
-    np.testing.assert_allclose(wav.read(path)[0], wave * gain, atol=2 / 32768)
+    np.testing.assert_allclose(wav.read_audio(path)[0], wave * gain, atol=2 / 32768)
 
 
 def test_a_wave_that_is_no_sound_is_not_written(tmp_path: Path) -> None:
     """NaN is refused, and the file that was there stays."""
     path = tmp_path / "clip.wav"
-    wav.write(path, np.ones(3, np.float32) / 2, RATE)
+    wav.write_wav(path, np.ones(3, np.float32) / 2, RATE)
     with pytest.raises(AudioError, match="no numbers"):
-        wav.write(path, np.array([0.0, np.nan], np.float32), RATE)
-    assert len(wav.read(path)[0]) == 3
+        wav.write_wav(path, np.array([0.0, np.nan], np.float32), RATE)
+    assert len(wav.read_audio(path)[0]) == 3
 
 
 def test_writing_is_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """When writing fails half way, the file that was there stays as it was, and nothing lies beside it."""
     path = tmp_path / "clip.wav"
-    wav.write(path, np.ones(3, np.float32) / 2, RATE)
+    wav.write_wav(path, np.ones(3, np.float32) / 2, RATE)
     before = path.read_bytes()
 
     def half(draft: str, *_: Any, **__: Any) -> None:
@@ -309,7 +308,7 @@ def test_writing_is_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(soundfile, "write", half)
     with pytest.raises(AudioError, match="No space left"):
-        wav.write(path, np.zeros(5, np.float32), RATE)
+        wav.write_wav(path, np.zeros(5, np.float32), RATE)
     assert path.read_bytes() == before
     assert [file.name for file in tmp_path.iterdir()] == ["clip.wav"]
 
@@ -317,28 +316,28 @@ def test_writing_is_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.Monk
 def test_writing_into_no_folder_says_so(tmp_path: Path) -> None:
     """A path whose folder does not exist is refused by name."""
     with pytest.raises(AudioError, match=r"clip\.wav: cannot be written .*; name a file in a folder"):
-        wav.write(tmp_path / "missing" / "clip.wav", np.zeros(5, np.float32), RATE)
+        wav.write_wav(tmp_path / "missing" / "clip.wav", np.zeros(5, np.float32), RATE)
 
 
 def test_a_growing_wav_can_be_read_at_any_time(tmp_path):
     """While it grows it has no end in its header; when it has ended it is the wav that is written at once."""
     wave = (0.4 * np.sin(np.arange(5000) * 0.1)).astype(np.float32)
     with (tmp_path / "growing.wav").open("wb") as file:
-        growing = wav.Growing(file, 24000)
+        growing = wav.StreamingWav(file, 24000)
         growing.add(wave[:2000])
         assert (tmp_path / "growing.wav").stat().st_size == 44 + 4000
         begun, rate = soundfile.read(str(tmp_path / "growing.wav"), dtype="float32")
         assert (rate, len(begun)) == (24000, 2000)
         growing.add(wave[2000:])
         growing.end()
-    wav.write(tmp_path / "whole.wav", wave, 24000)
+    wav.write_wav(tmp_path / "whole.wav", wave, 24000)
     assert (tmp_path / "growing.wav").read_bytes() == (tmp_path / "whole.wav").read_bytes()
 
 
 def test_a_growing_wav_cuts_off_what_is_too_loud(tmp_path):
     """Samples above full scale do not wrap around."""
     with (tmp_path / "loud.wav").open("wb") as file:
-        growing = wav.Growing(file, 8000)
+        growing = wav.StreamingWav(file, 8000)
         growing.add(np.array([2.0, -2.0, 0.5], np.float32))
         growing.end()
-    assert np.allclose(wav.read(tmp_path / "loud.wav")[0], [1.0, -1.0, 0.5], atol=1e-4)
+    assert np.allclose(wav.read_audio(tmp_path / "loud.wav")[0], [1.0, -1.0, 0.5], atol=1e-4)

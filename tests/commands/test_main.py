@@ -72,7 +72,7 @@ def test_every_flag_sets_the_setting_it_is_short_for():
     """Each name people know is a field of the recipe, and its flag is a shorter --set."""
     known = {
         f"{section}.{name}"
-        for section, values in loading.schema()["properties"].items()
+        for section, values in loading.json_schema()["properties"].items()
         for name in values["properties"]
     }
     assert set(flags.RECIPE_FLAGS.values()) <= known
@@ -119,7 +119,7 @@ def test_a_folder_that_cannot_be_written_is_a_sentence(xtts, tmp_path):
 
 def test_schema_prints_json(xtts):
     """What schema prints is the schema."""
-    assert json.loads(xtts("schema").stdout) == loading.schema()
+    assert json.loads(xtts("schema").stdout) == loading.json_schema()
 
 
 def test_a_reader_that_has_seen_enough_is_no_error():

@@ -8,7 +8,7 @@ from xtts.corpus.utterances import CorpusError, Reason
 
 
 def check(root, **options):
-    return soundcheck.check(index.read(root), **options)
+    return soundcheck.check_recordings(index.read_corpus(root), **options)
 
 
 def test_sound_recordings_pass(tmp_path):
@@ -75,9 +75,9 @@ def test_a_flac_that_breaks_off_is_truncated(tmp_path, share):
 
 def test_what_vanished_since_the_index_is_set_aside(tmp_path):
     """A file that goes away between index and check is the utterance's problem."""
-    found = index.read(ljspeech(tmp_path))
+    found = index.read_corpus(ljspeech(tmp_path))
     (tmp_path / "wavs" / "b.wav").unlink()
-    assert [(one.id, one.reason) for one in soundcheck.check(found).rejected] == [("b", Reason.UNREADABLE)]
+    assert [(one.id, one.reason) for one in soundcheck.check_recordings(found).rejected] == [("b", Reason.UNREADABLE)]
 
 
 def test_what_passed_is_not_decoded_again(tmp_path, monkeypatch):
@@ -86,7 +86,7 @@ def test_what_passed_is_not_decoded_again(tmp_path, monkeypatch):
     record(tmp_path / "wavs" / "c.wav", np.zeros(4000, np.float32))
     first = check(tmp_path)
     decoded = []
-    real = soundcheck.problem
+    real = soundcheck.find_fault
     monkeypatch.setattr(soundcheck, "problem", lambda utterance: decoded.append(utterance.id) or real(utterance))
     again = check(tmp_path)
     assert decoded == ["c"]
@@ -98,16 +98,16 @@ def test_what_passed_is_not_decoded_again(tmp_path, monkeypatch):
 def test_work_done_before_an_interruption_is_kept(tmp_path, monkeypatch):
     """What was decoded before Ctrl-C is not decoded again."""
     monkeypatch.setattr(soundcheck, "_BATCH", 1)
-    found = index.read(ljspeech(tmp_path))
+    found = index.read_corpus(ljspeech(tmp_path))
 
     def stop(done, total):
         if done == 2:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        soundcheck.check(found, progress=stop)
+        soundcheck.check_recordings(found, progress=stop)
     reports = []
-    soundcheck.check(found, progress=lambda done, total: reports.append((done, total)))
+    soundcheck.check_recordings(found, progress=lambda done, total: reports.append((done, total)))
     assert reports == [(1, 1)]
 
 

@@ -1,16 +1,20 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xtts.corpus.delimited import MOST_LINES, Record, lines, records
+from xtts.corpus.delimited import MOST_LINES, Record, read_lines, read_records
 from xtts.corpus.utterances import Reason
 
 
 def fields(content, delimiter=",", quotes=True):
-    return [record.fields for record in records(lines(content), delimiter, quotes) if not record.problem]
+    return [record.fields for record in read_records(read_lines(content), delimiter, quotes) if not record.problem]
 
 
 def problems(content, delimiter=","):
-    return [(record.line, record.problem.reason) for record in records(lines(content), delimiter) if record.problem]
+    return [
+        (record.line, record.problem.reason)
+        for record in read_records(read_lines(content), delimiter)
+        if record.problem
+    ]
 
 
 def test_bom_and_line_ends_are_no_part_of_the_text():
@@ -28,20 +32,20 @@ def test_one_line_that_is_not_utf8_spoils_one_record():
     """The line is named with its byte and column, and the lines around it are read."""
     content = "a,سلام\nb,".encode() + b"caf\xe9\nc,d\n"
     assert fields(content) == [["a", "سلام"], ["c", "d"]]
-    (bad,) = [record for record in records(lines(content), ",") if record.problem]
+    (bad,) = [record for record in read_records(read_lines(content), ",") if record.problem]
     assert (bad.line, bad.problem.reason) == (2, Reason.NOT_UTF8)
     assert "byte 0xe9 in column 6" in bad.problem.detail
 
 
 def test_blank_lines_are_no_records():
     """Lines of nothing or of spaces are passed over, and counted."""
-    assert list(records(lines(b"a\n\n  \nb\n"), ",")) == [Record(1, ["a"]), Record(4, ["b"])]
+    assert list(read_records(read_lines(b"a\n\n  \nb\n"), ",")) == [Record(1, ["a"]), Record(4, ["b"])]
 
 
 def test_quoted_fields_hold_delimiters_quotes_and_lines():
     """Quoting is CSV's: doubled quotes, delimiters and line ends within."""
     assert fields(b'a,"x, ""y""\nz",c\nd,e,f\n') == [["a", 'x, "y"\nz', "c"], ["d", "e", "f"]]
-    assert [record.line for record in records(lines(b'a,"x\ny"\nd,e\n'), ",")] == [1, 3]
+    assert [record.line for record in read_records(read_lines(b'a,"x\ny"\nd,e\n'), ",")] == [1, 3]
 
 
 def test_an_open_quote_spoils_one_line():
@@ -80,5 +84,5 @@ def test_what_csv_writes_is_read_back(rows):
 @given(st.binary(), st.sampled_from(",;\t|"), st.booleans())
 def test_any_bytes_are_records_or_problems(content, delimiter, quotes):
     """Nothing that can stand in a file stops the reader, and line numbers only rise."""
-    numbers = [record.line for record in records(lines(content), delimiter, quotes)]
+    numbers = [record.line for record in read_records(read_lines(content), delimiter, quotes)]
     assert numbers == sorted(set(numbers))

@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from xtts.corpus.folder import Tree
+from xtts.corpus.folder import CorpusFolder
 from xtts.corpus.utterances import Reason, Unusable
 
 
@@ -39,14 +39,14 @@ def reason(tree, name, folders=("wavs", "")):
 )
 def test_a_name_finds_its_file(root, name, path):
     """A file is found with its extension, without, or with another format's, in the first folder that has it."""
-    file = Tree(root).find(name, ("wavs", ""))
+    file = CorpusFolder(root).find(name, ("wavs", ""))
     assert (file.path, file.size) == (path, 4)
     assert file.mtime == (root / path).stat().st_mtime_ns
 
 
 def test_an_absolute_path_inside_the_corpus_is_fine(root):
     """A path that begins with the corpus folder's own is taken relative to it."""
-    assert Tree(root).find(str(root / "wavs" / "a.wav")).path == "wavs/a.wav"
+    assert CorpusFolder(root).find(str(root / "wavs" / "a.wav")).path == "wavs/a.wav"
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_an_absolute_path_inside_the_corpus_is_fine(root):
 )
 def test_a_path_never_leaves_the_corpus(root, name):
     """Neither dots nor absolute paths name a file outside the corpus folder."""
-    assert reason(Tree(root), name) is Reason.OUTSIDE
+    assert reason(CorpusFolder(root), name) is Reason.OUTSIDE
 
 
 def test_a_folder_of_a_longer_name_beside_the_corpus_is_outside(root):
@@ -62,10 +62,10 @@ def test_a_folder_of_a_longer_name_beside_the_corpus_is_outside(root):
     beside = root.parent / "corpus2"
     beside.mkdir()
     (beside / "a.wav").write_bytes(b"1")
-    assert reason(Tree(root), str(beside / "a.wav")) is Reason.OUTSIDE
+    assert reason(CorpusFolder(root), str(beside / "a.wav")) is Reason.OUTSIDE
     if sys.platform != "win32":
         (root / "wavs" / "beside.wav").symlink_to(beside / "a.wav")
-        assert reason(Tree(root), "beside") is Reason.OUTSIDE
+        assert reason(CorpusFolder(root), "beside") is Reason.OUTSIDE
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="links need rights on Windows")
@@ -75,7 +75,7 @@ def test_links_are_followed_only_inside_the_corpus(root):
     (root / "wavs" / "out.wav").symlink_to(root.parent / "secret.wav")
     (root / "wavs" / "gone.wav").symlink_to("nowhere.wav")
     (root / "away").symlink_to(root.parent)
-    tree = Tree(root)
+    tree = CorpusFolder(root)
     assert tree.find("in", ("wavs",)).size == 4
     assert reason(tree, "out") is Reason.OUTSIDE
     assert reason(tree, "gone") is Reason.MISSING
@@ -87,7 +87,7 @@ def test_links_are_followed_only_inside_the_corpus(root):
 def test_a_corpus_may_itself_be_a_link(root):
     """A corpus folder that is reached through a link is inside itself."""
     (root.parent / "link").symlink_to(root)
-    tree = Tree(root.parent / "link")
+    tree = CorpusFolder(root.parent / "link")
     assert tree.find("a", ("wavs",)).path == "wavs/a.wav"
     assert tree.find(str(root / "e.wav")).path == "e.wav"
 
@@ -95,10 +95,10 @@ def test_a_corpus_may_itself_be_a_link(root):
 def test_what_is_no_file_is_never_opened(root):
     """A folder or a pipe under an audio name is unreadable, and asking does not block."""
     (root / "wavs" / "folder.wav").mkdir()
-    assert reason(Tree(root), "folder") is Reason.UNREADABLE
+    assert reason(CorpusFolder(root), "folder") is Reason.UNREADABLE
     if hasattr(os, "mkfifo"):
         os.mkfifo(root / "wavs" / "pipe.wav")
-        assert reason(Tree(root), "pipe") is Reason.UNREADABLE
+        assert reason(CorpusFolder(root), "pipe") is Reason.UNREADABLE
 
 
 @pytest.mark.parametrize(
@@ -106,9 +106,9 @@ def test_what_is_no_file_is_never_opened(root):
 )
 def test_a_name_without_a_file_is_missing(root, name):
     """Whatever a name looks like, not being there is all that can be wrong with it."""
-    assert reason(Tree(root), name) is Reason.MISSING
+    assert reason(CorpusFolder(root), name) is Reason.MISSING
 
 
 def test_read_gives_the_bytes(root):
     """A small text file is read by its name in the corpus."""
-    assert Tree(root).read("notes.txt") == b"1234"
+    assert CorpusFolder(root).read("notes.txt") == b"1234"

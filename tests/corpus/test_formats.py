@@ -5,14 +5,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from xtts.corpus import formats
-from xtts.corpus.folder import Tree
-from xtts.corpus.formats import FORMATS, Row
+from xtts.corpus.folder import CorpusFolder
+from xtts.corpus.formats import FORMATS, MetadataRow
 from xtts.corpus.utterances import CorpusError, Reason
 
 
 def read(root, format="auto"):
-    layout = formats.find(root, format)
-    return layout, list(formats.rows(layout, Tree(layout.root)))
+    layout = formats.find_layout(root, format)
+    return layout, list(formats.read_rows(layout, CorpusFolder(layout.root)))
 
 
 def write(root, name, content):
@@ -29,16 +29,16 @@ def test_ljspeech_reads_the_normalised_text(tmp_path):
     assert layout.format == "ljspeech"
     assert "metadata.csv has no header" in layout.why
     assert rows == [
-        Row(1, "LJ1", "LJ1", "In nineteen ninety-nine."),
-        Row(2, "LJ2", "LJ2", '"Plain'),
-        Row(3, "LJ3", "LJ3", "Two columns"),
+        MetadataRow(1, "LJ1", "LJ1", "In nineteen ninety-nine."),
+        MetadataRow(2, "LJ2", "LJ2", '"Plain'),
+        MetadataRow(3, "LJ3", "LJ3", "Two columns"),
     ]
 
 
 def test_ljspeech_may_name_speaker_and_language(tmp_path):
     """Two further columns are the speaker and the language, line by line."""
     write(tmp_path, "metadata.csv", "a|x|y|sara|fa\nb|x|y|tom\n")
-    assert read(tmp_path)[1] == [Row(1, "a", "a", "y", "sara", "fa"), Row(2, "b", "b", "y", "tom", "")]
+    assert read(tmp_path)[1] == [MetadataRow(1, "a", "a", "y", "sara", "fa"), MetadataRow(2, "b", "b", "y", "tom", "")]
 
 
 def test_ljspeech_sets_aside_lines_of_other_columns(tmp_path):
@@ -58,7 +58,7 @@ def test_csv_finds_delimiter_and_columns_by_the_header(tmp_path, delimiter):
     layout, found = read(path)
     assert layout.format == "csv"
     assert "sentence for the text" in layout.why
-    assert found == [Row(2, "x/a", "x/a.flac", "Hello there", "s1", "en_US")]
+    assert found == [MetadataRow(2, "x/a", "x/a.flac", "Hello there", "s1", "en_US")]
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_csv_finds_delimiter_and_columns_by_the_header(tmp_path, delimiter):
 def test_csv_knows_the_common_names(tmp_path, header):
     """The usual names of the columns are known."""
     write(tmp_path, "metadata.csv", f'{header}\na.wav,"one, two"\n')
-    assert read(tmp_path)[1] == [Row(2, "a", "a.wav", "one, two")]
+    assert read(tmp_path)[1] == [MetadataRow(2, "a", "a.wav", "one, two")]
 
 
 def test_csv_sets_aside_rows_of_other_lengths(tmp_path):
@@ -85,7 +85,7 @@ def test_csv_sets_aside_rows_of_other_lengths(tmp_path):
     more, fewer, good = read(tmp_path)[1]
     assert (more.line, more.id, more.problem.reason) == (2, "a", Reason.COLUMNS)
     assert (fewer.line, fewer.problem.reason) == (3, Reason.COLUMNS)
-    assert good == Row(4, "c", "c.wav", "three")
+    assert good == MetadataRow(4, "c", "c.wav", "three")
 
 
 def test_common_voice_is_known_by_its_columns(tmp_path):
@@ -97,7 +97,7 @@ def test_common_voice_is_known_by_its_columns(tmp_path):
     layout, rows = read(tmp_path)
     assert (layout.format, layout.metadata.name) == ("common_voice", "train.tsv")
     assert formats.audio_folders(layout)[0] == "clips"
-    assert rows == [Row(2, "common_voice_1", "common_voice_1.mp3", '"Ja," sagte er.', "abc", "de")]
+    assert rows == [MetadataRow(2, "common_voice_1", "common_voice_1.mp3", '"Ja," sagte er.', "abc", "de")]
     assert read(tmp_path / "validated.tsv")[0].metadata.name == "validated.tsv"
 
 
@@ -162,14 +162,14 @@ def test_one_list_in_a_folder_is_the_metadata(tmp_path):
     assert read(tmp_path)[0].metadata.name == "train.csv"
     write(tmp_path, "val.tsv", "path\ttext\na\tb\n")
     with pytest.raises(CorpusError, match=r"it holds train\.csv, val\.tsv; name the metadata file you mean"):
-        formats.find(tmp_path)
+        formats.find_layout(tmp_path)
 
 
 def test_a_format_that_is_named_is_taken(tmp_path):
     """With a named layout nothing is guessed."""
     write(tmp_path, "metadata.csv", "path|text\na|b\n")
     assert read(tmp_path)[0].format == "csv"
-    assert read(tmp_path, "ljspeech")[1][0] == Row(1, "path", "path", "text")
+    assert read(tmp_path, "ljspeech")[1][0] == MetadataRow(1, "path", "path", "text")
 
 
 @pytest.mark.parametrize(
@@ -183,22 +183,22 @@ def test_a_format_that_is_named_is_taken(tmp_path):
 def test_an_empty_folder_says_what_it_needs(tmp_path, format, remedy):
     """The error names what would make the folder a corpus."""
     with pytest.raises(CorpusError, match=remedy):
-        formats.find(tmp_path, format)
+        formats.find_layout(tmp_path, format)
 
 
 def test_a_path_that_is_not_there_says_so(tmp_path):
     """A wrong path is a sentence, not a traceback."""
     with pytest.raises(CorpusError, match="there is no such folder or file"):
-        formats.find(tmp_path / "nowhere")
+        formats.find_layout(tmp_path / "nowhere")
     with pytest.raises(CorpusError, match="VCTK has no metadata file"):
-        formats.find(write(tmp_path, "metadata.csv", ""), "vctk")
+        formats.find_layout(write(tmp_path, "metadata.csv", ""), "vctk")
 
 
 def test_csv_without_a_header_says_what_to_write(tmp_path):
     """A named csv whose first line is no header gets an example of one."""
     write(tmp_path, "metadata.csv", "a.wav,hello\n")
     with pytest.raises(CorpusError, match="write a header such as path,text,speaker,language"):
-        formats.find(tmp_path, "csv")
+        formats.find_layout(tmp_path, "csv")
 
 
 lines = st.lists(

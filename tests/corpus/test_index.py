@@ -23,7 +23,7 @@ def test_ljspeech_is_indexed(tmp_path):
     """Every line whose file is sound becomes an utterance with its path, text, speaker, language and length."""
     ljspeech(tmp_path, more=b"d|x|y|sara|FA_ir\n")
     record(tmp_path / "wavs" / "d.flac", tone(1000, 2), 48000)
-    found = index.read(tmp_path)
+    found = index.read_corpus(tmp_path)
     assert found.layout.format == "ljspeech"
     assert not found.rejected
     assert found.utterances[0] == Utterance("a", str(tmp_path / "wavs" / "a.wav"), "words a", "", "en", 1, 4410, 22050)
@@ -37,7 +37,7 @@ def test_a_csv_names_files_anywhere_in_the_corpus(tmp_path):
     record(tmp_path / "x" / "a.wav", rate=8000)
     record(tmp_path / "y" / "a.flac")
     (tmp_path / "list.tsv").write_text("text\tpath\tlang\none\tx/a.wav\t\ntwo\ty/a\tde\n")
-    found = index.read(tmp_path / "list.tsv", language="fa")
+    found = index.read_corpus(tmp_path / "list.tsv", language="fa")
     assert [(u.id, u.language, u.sample_rate) for u in found.utterances] == [("x/a", "fa", 8000), ("y/a", "de", 22050)]
 
 
@@ -47,7 +47,7 @@ def test_common_voice_clips_may_have_been_converted(tmp_path):
     (tmp_path / "train.tsv").write_text("client_id\tpath\tsentence\tlocale\n" + rows)
     for i in range(3):
         record(tmp_path / "clips" / f"clip_{i}.wav")
-    found = index.read(tmp_path)
+    found = index.read_corpus(tmp_path)
     assert found.layout.format == "common_voice"
     assert [u.speaker for u in found.utterances] == ["c0", "c1", "c2"]
 
@@ -58,7 +58,7 @@ def test_vctk_is_indexed(tmp_path):
         record(tmp_path / "wav48_silence_trimmed" / speaker / f"{speaker}_001_mic1.flac", rate=48000)
         (tmp_path / "txt" / speaker).mkdir(parents=True)
         (tmp_path / "txt" / speaker / f"{speaker}_001.txt").write_text("Please call Stella.\n")
-    found = index.read(tmp_path)
+    found = index.read_corpus(tmp_path)
     assert [(u.id, u.speaker, u.text) for u in found.utterances] == [
         ("p225_001", "p225", "Please call Stella."),
         ("p226_001", "p226", "Please call Stella."),
@@ -78,7 +78,7 @@ def test_everything_unusable_is_set_aside_with_its_line_and_reason(tmp_path):
     more = ["gone|x|x", "a|again|again", "blank| | ", "link|x|x", "../../secret|x|x", "/etc/passwd|x|x", "one", "|x|x"]
     with (root / "metadata.csv").open("ab") as file:
         file.write("\n".join(more).encode() + b"\nlatin|caf\xe9|caf\xe9\n")
-    found = index.read(root)
+    found = index.read_corpus(root)
     assert [u.id for u in found.utterances] == ["a", "b"]
     assert [(one.line, one.id, one.reason) for one in found.rejected] == [
         (3, "cut", Reason.TRUNCATED),
@@ -102,10 +102,10 @@ def test_too_little_left_is_an_error_with_examples(tmp_path):
     """One usable utterance of many is an error that says how many were lost to what."""
     ljspeech(tmp_path, ["a"], more=b"".join(b"gone%d|x|x\n" % i for i in range(5)))
     with pytest.raises(CorpusError) as error:
-        index.read(tmp_path)
+        index.read_corpus(tmp_path)
     assert "1 of 6 utterances can be used" in str(error.value)
     assert "5  file missing  line 2, gone0" in str(error.value)
-    assert len(index.read(tmp_path, at_least=1).utterances) == 1
+    assert len(index.read_corpus(tmp_path, at_least=1).utterances) == 1
 
 
 @given(st.lists(st.one_of(st.binary(max_size=20), st.sampled_from([b"a|b|c", b"path,text", b"a,b", b"a\tb", b'"']))))
@@ -117,7 +117,7 @@ def test_any_bytes_as_metadata_never_crash(tmp_path, format, lines):
         ljspeech(tmp_path, ["a", "b"])
     (tmp_path / "metadata.csv").write_bytes(b"\n".join(lines))
     try:
-        found = index.read(tmp_path, format, at_least=0)
+        found = index.read_corpus(tmp_path, format, at_least=0)
     except CorpusError:
         return
     assert {u.id for u in found.utterances} <= {"a", "b"}
@@ -142,55 +142,55 @@ class TestCache:
     def test_headers_are_read_once(self, tmp_path, opened):
         """A second index opens no file and finds the same."""
         ljspeech(tmp_path)
-        first = index.read(tmp_path)
+        first = index.read_corpus(tmp_path)
         assert sorted(opened) == ["a.wav", "b.wav", "c.wav"]
         opened.clear()
-        assert index.read(tmp_path).utterances == first.utterances
+        assert index.read_corpus(tmp_path).utterances == first.utterances
         assert opened == []
 
     def test_a_changed_file_is_read_again_alone(self, tmp_path, opened):
         """Only the file whose size or mtime changed is opened, and what it holds now counts."""
         ljspeech(tmp_path)
-        index.read(tmp_path)
+        index.read_corpus(tmp_path)
         opened.clear()
         date(record(tmp_path / "wavs" / "b.wav", tone(4410), 44100), 2_000_000)
-        found = index.read(tmp_path)
+        found = index.read_corpus(tmp_path)
         assert opened == ["b.wav"]
         assert [u.sample_rate for u in found.utterances] == [22050, 44100, 22050]
 
     def test_a_changed_line_costs_no_header(self, tmp_path, opened):
         """The metadata is always read anew: edits count at once, and headers stay known."""
         ljspeech(tmp_path)
-        index.read(tmp_path)
+        index.read_corpus(tmp_path)
         opened.clear()
         (tmp_path / "metadata.csv").write_text("b|new|new text\na|x|x\n")
-        assert [(u.id, u.text) for u in index.read(tmp_path).utterances] == [("b", "new text"), ("a", "x")]
+        assert [(u.id, u.text) for u in index.read_corpus(tmp_path).utterances] == [("b", "new text"), ("a", "x")]
         assert opened == []
 
     def test_a_removed_file_is_missed(self, tmp_path):
         """A file that was there when the cache was made is missing when it is gone."""
         ljspeech(tmp_path)
-        index.read(tmp_path)
+        index.read_corpus(tmp_path)
         (tmp_path / "wavs" / "b.wav").unlink()
-        assert reasons(index.read(tmp_path)) == {"b": Reason.MISSING}
+        assert reasons(index.read_corpus(tmp_path)) == {"b": Reason.MISSING}
 
     def test_a_corrupt_cache_is_rebuilt(self, tmp_path, opened):
         """Garbage in the cache is ignored and replaced."""
         ljspeech(tmp_path)
-        first = index.read(tmp_path)
+        first = index.read_corpus(tmp_path)
         (cached,) = (tmp_path / ".xtts-cache").iterdir()
         cached.write_bytes(b"garbage")
-        assert index.read(tmp_path).utterances == first.utterances
+        assert index.read_corpus(tmp_path).utterances == first.utterances
         opened.clear()
-        index.read(tmp_path)
+        index.read_corpus(tmp_path)
         assert opened == []
 
     def test_the_cache_may_lie_elsewhere_or_nowhere(self, tmp_path):
         """A folder given by the caller is used, and None writes nothing."""
         root = ljspeech(tmp_path / "corpus")
-        index.read(root, cache=None)
+        index.read_corpus(root, cache=None)
         assert not (root / ".xtts-cache").exists()
-        index.read(root, cache=tmp_path / "elsewhere")
+        index.read_corpus(root, cache=tmp_path / "elsewhere")
         assert len(list((tmp_path / "elsewhere").iterdir())) == 1
         assert not (root / ".xtts-cache").exists()
 
@@ -198,7 +198,7 @@ class TestCache:
 def test_progress_reaches_the_end(tmp_path):
     """The last report is all of all."""
     reports = []
-    index.read(ljspeech(tmp_path), progress=lambda done, total: reports.append((done, total)))
+    index.read_corpus(ljspeech(tmp_path), progress=lambda done, total: reports.append((done, total)))
     assert reports[-1] == (3, 3)
 
 
@@ -212,7 +212,7 @@ def people(sizes):
 def test_split_keeps_everyone_in_training(sizes, share, seed):
     """Nothing is lost or doubled, every speaker is trained on, order stays, and the share is as near as that allows."""
     utterances = people(sizes)
-    train, held = split.split(utterances, share, seed)
+    train, held = split.split_corpus(utterances, share, seed)
     assert sorted(train + held) == sorted(utterances)
     assert train == [u for u in utterances if u in set(train)]
     assert {u.speaker for u in train} == set(sizes)
@@ -221,12 +221,12 @@ def test_split_keeps_everyone_in_training(sizes, share, seed):
     for name, size in sizes.items():
         part = sum(u.speaker == name for u in held)
         assert part >= min(int(share * size), size - 1)
-    assert split.split(utterances, share, seed) == (train, held)
+    assert split.split_corpus(utterances, share, seed) == (train, held)
 
 
 def test_split_draws_from_small_speakers_too():
     """Where each speaker has too few for a share of its own, the share is taken over all of them."""
-    _, held = split.split(people({f"s{i}": 5 for i in range(100)}), 0.02, 0)
+    _, held = split.split_corpus(people({f"s{i}": 5 for i in range(100)}), 0.02, 0)
     assert len(held) == 10
     assert len({u.speaker for u in held}) == 10
 
@@ -234,9 +234,9 @@ def test_split_draws_from_small_speakers_too():
 def test_split_depends_on_ids_not_on_order():
     """The same utterances in another order are split the same way, and another seed splits otherwise."""
     utterances = people({"a": 50, "b": 50})
-    held = set(split.split(utterances, 0.2, 3)[1])
-    assert set(split.split(utterances[::-1], 0.2, 3)[1]) == held
-    assert set(split.split(utterances, 0.2, 4)[1]) != held
+    held = set(split.split_corpus(utterances, 0.2, 3)[1])
+    assert set(split.split_corpus(utterances[::-1], 0.2, 3)[1]) == held
+    assert set(split.split_corpus(utterances, 0.2, 4)[1]) != held
 
 
 def test_split_is_the_same_everywhere():

@@ -4,11 +4,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from recordings import ljspeech, record, tone
 
-from xtts.audio.mel import CODEC, frames
+from xtts.audio.mel import CODEC, frame_count
 from xtts.audio.resample import resampled_length
 from xtts.corpus import index, lengths
 from xtts.corpus.utterances import CorpusError, Reason
-from xtts.recipe.schema import Audio
+from xtts.recipe.schema import AudioSection
 
 
 def letters(text, language):
@@ -20,7 +20,7 @@ def any_letter(text, language):
 
 
 def measure(found, encode=letters, known=any_letter, audio=None, **options):
-    return lengths.measure(found, encode, known, audio or Audio(), **options)
+    return lengths.measure_lengths(found, encode, known, audio or AudioSection(), **options)
 
 
 @given(
@@ -37,7 +37,7 @@ def test_lengths_are_those_of_the_model(tmp_path):
     ljspeech(tmp_path, ["a", "b"])
     record(tmp_path / "wavs" / "a.wav", tone(44100), 44100)
     record(tmp_path / "wavs" / "b.wav", tone(8001, 2), 8000)
-    found, table = measure(index.read(tmp_path))
+    found, table = measure(index.read_corpus(tmp_path))
     assert len(found.utterances) == len(table) == 2
     assert table.text.tolist() == [7, 7]
     assert table.samples.tolist() == [22050, 22053]
@@ -50,7 +50,7 @@ def test_frames_are_those_of_a_centred_transform():
     for samples in (1024, 1025, 1279, 1280, 5000):
         padded = np.pad(np.zeros(samples), 512, mode="reflect")
         whole_windows = [start for start in range(0, len(padded), 256) if start + 1024 <= len(padded)]
-        assert frames(np.array([samples]), CODEC)[0] == len(whole_windows)
+        assert frame_count(np.array([samples]), CODEC)[0] == len(whole_windows)
 
 
 def test_utterances_out_of_bounds_are_set_aside(tmp_path):
@@ -61,7 +61,7 @@ def test_utterances_out_of_bounds_are_set_aside(tmp_path):
     record(tmp_path / "wavs" / "long.wav", tone(256 * 20))
     record(tmp_path / "wavs" / "fine.wav", tone(256 * 20 - 1))
     record(tmp_path / "wavs" / "short.wav", tone(512))
-    found, table = measure(index.read(tmp_path), max_text_length=20, max_mel_frames=20)
+    found, table = measure(index.read_corpus(tmp_path), max_text_length=20, max_mel_frames=20)
     assert [u.id for u in found.utterances] == ["good", "fine"]
     assert table.text.tolist() == [2, 20]
     assert table.frames.tolist() == [18, 20]
@@ -77,7 +77,7 @@ def test_utterances_out_of_bounds_are_set_aside(tmp_path):
 
 def test_a_length_beyond_the_table_is_set_aside_without_limits(tmp_path):
     """A recording too long for 32 bits is never wrapped round to a short one."""
-    found = index.read(ljspeech(tmp_path))
+    found = index.read_corpus(ljspeech(tmp_path))
     utterances = list(found.utterances)
     utterances[0] = utterances[0]._replace(samples=2**33)
     utterances[1] = utterances[1]._replace(samples=2**60, sample_rate=1)
@@ -90,7 +90,7 @@ def test_a_length_beyond_the_table_is_set_aside_without_limits(tmp_path):
 def test_limits_that_leave_nothing_are_an_error(tmp_path):
     """The error names the reason and how many it took."""
     with pytest.raises(CorpusError, match="3  text too long"):
-        measure(index.read(ljspeech(tmp_path)), max_text_length=1)
+        measure(index.read_corpus(ljspeech(tmp_path)), max_text_length=1)
 
 
 def test_token_counts_are_kept_for_the_same_tokenizer_and_texts(tmp_path):
@@ -102,29 +102,29 @@ def test_token_counts_are_kept_for_the_same_tokenizer_and_texts(tmp_path):
         return letters(text, language)
 
     root = ljspeech(tmp_path)
-    _, first = measure(index.read(root), encode, tokenizer="one")
+    _, first = measure(index.read_corpus(root), encode, tokenizer="one")
     assert len(calls) == 3
-    _, again = measure(index.read(root), encode, tokenizer="one")
+    _, again = measure(index.read_corpus(root), encode, tokenizer="one")
     assert len(calls) == 3
     assert again.text.tolist() == first.text.tolist()
-    measure(index.read(root), encode, tokenizer="two")
+    measure(index.read_corpus(root), encode, tokenizer="two")
     assert len(calls) == 6
-    measure(index.read(root, language="fa"), encode, tokenizer="one")
+    measure(index.read_corpus(root, language="fa"), encode, tokenizer="one")
     assert len(calls) == 9
     (root / "metadata.csv").write_text("a|x|changed\nb|x|words b\nc|x|words c\n")
-    assert measure(index.read(root), encode, tokenizer="one")[1].text.tolist() == [7, 7, 7]
+    assert measure(index.read_corpus(root), encode, tokenizer="one")[1].text.tolist() == [7, 7, 7]
     assert len(calls) == 12
 
 
 def test_without_a_name_for_the_tokenizer_nothing_is_kept(tmp_path):
     """What cannot be told apart from another tokenizer's counts is not cached."""
     root = ljspeech(tmp_path)
-    measure(index.read(root))
-    assert measure(index.read(root), lambda text, language: [1, 2])[1].text.tolist() == [2, 2, 2]
+    measure(index.read_corpus(root))
+    assert measure(index.read_corpus(root), lambda text, language: [1, 2])[1].text.tolist() == [2, 2, 2]
 
 
 def test_progress_reaches_the_end(tmp_path):
     """The last report is all of all."""
     reports = []
-    measure(index.read(ljspeech(tmp_path)), progress=lambda done, total: reports.append((done, total)))
+    measure(index.read_corpus(ljspeech(tmp_path)), progress=lambda done, total: reports.append((done, total)))
     assert reports == [(3, 3)]

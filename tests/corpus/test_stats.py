@@ -8,7 +8,7 @@ from recordings import ljspeech, record, tone
 
 from xtts.corpus import index, lengths, stats
 from xtts.corpus.lengths import Lengths
-from xtts.recipe.schema import Audio
+from xtts.recipe.schema import AudioSection
 
 
 @pytest.fixture
@@ -21,9 +21,9 @@ def figures(tmp_path):
     record(tmp_path / "wavs" / "a.wav", tone(22050))
     record(tmp_path / "wavs" / "b.wav", tone(2 * 22050))
     record(tmp_path / "wavs" / "c.flac", tone(3 * 48000, 2), 48000)
-    found = index.read(tmp_path)
-    found, table = lengths.measure(found, lambda text, _: list(text), lambda *_: True, Audio())
-    return stats.statistics(found, table)
+    found = index.read_corpus(tmp_path)
+    found, table = lengths.measure_lengths(found, lambda text, _: list(text), lambda *_: True, AudioSection())
+    return stats.corpus_statistics(found, table)
 
 
 def test_minutes_are_by_speaker_language_and_rate(figures):
@@ -103,7 +103,7 @@ def test_text_is_drawn_in_characters_the_terminal_has(figures, encoding):
 @given(st.lists(st.integers(0, 2**31 - 1), min_size=1, max_size=50))
 def test_every_length_is_in_one_bar(values):
     """Bars touch, are few, and count each value exactly once in the bar that holds it."""
-    bars = stats.histogram(np.array(values, np.int32))
+    bars = stats.bin_counts(np.array(values, np.int32))
     assert len(bars.counts) <= stats.MOST_BARS
     assert bars.counts == np.histogram(values, bars.edges)[0].tolist() or bars.edges[-1] in values
     assert sum(bars.counts) == len(values)
@@ -112,9 +112,9 @@ def test_every_length_is_in_one_bar(values):
 
 def test_bars_are_as_long_as_their_counts():
     """The longest bar has the full width, half a count half of it, a single one is seen, and none is nothing."""
-    lines = stats.draw(stats.Bars([0, 10, 20, 30, 40], [1000, 500, 1, 0]), blocks=True).splitlines()
+    lines = stats.draw_histogram(stats.Bars([0, 10, 20, 30, 40], [1000, 500, 1, 0]), blocks=True).splitlines()
     assert [line.count("█") for line in lines] == [stats.BAR, stats.BAR // 2, 0, 0]
     assert "▏ 1" in lines[2]
-    ascii_lines = stats.draw(stats.Bars([0, 10, 20, 30, 40], [1000, 500, 1, 0]), blocks=False).splitlines()
+    ascii_lines = stats.draw_histogram(stats.Bars([0, 10, 20, 30, 40], [1000, 500, 1, 0]), blocks=False).splitlines()
     assert [line.count("#") for line in ascii_lines] == [stats.BAR, stats.BAR // 2, 1, 0]
     assert ascii_lines[0].isascii()

@@ -12,7 +12,7 @@ import pytest
 from run_processes import copy
 from small_run import SMALLEST
 
-from xtts.errors import Mistake
+from xtts.errors import UsageError
 from xtts.evaluation import recognisers as judges
 from xtts.evaluation.evaluate import FILE, EvaluateError, evaluate
 from xtts.evaluation.figures import CODEC, RECORDING, SAID
@@ -93,7 +93,7 @@ def test_recognisers_hear_every_wave(runs, small, monkeypatch):
     monkeypatch.setattr(judges, "recognisers", recognisers)
     found = evaluate(runs.folder("whole"), 1, "auto", lambda line: None)
     (one,) = found.utterances
-    wrong = judges.edits(one.text.split(), ["la", "mi"])
+    wrong = judges.edit_distance(one.text.split(), ["la", "mi"])
     assert {name: wave.edits for name, wave in one.waves.items()} == {name: {"parrot": wrong} for name in one.waves}
     assert found.figures()[SAID].error_rates == {"parrot": pytest.approx(wrong / len(one.text.split()))}
     assert not set(asked["texts"]) & set(asked["others"])
@@ -107,13 +107,13 @@ def test_texts_that_were_trained_on_are_not_judged(runs, small, monkeypatch):
         """What is judged, where of the texts that were held out some, and nothing else, were trained on."""
 
         def gathered(recipe, say):
-            material = material_module.gather(recipe, say)
-            held = [one._replace(text=texts.get(one.id, one.text)) for one in material.held_out.corpus.utterances]
+            dataset = material_module.load_dataset(recipe, say)
+            held = [one._replace(text=texts.get(one.id, one.text)) for one in dataset.held_out.corpus.utterances]
             read = [one.text for one in held if reads(one)]
-            trained = material.train.corpus.utterances
+            trained = dataset.train.corpus.utterances
             assert len(read) < len(trained)
             trained = [one._replace(text=text) for one, text in zip(trained, [*read, *["fe"] * len(trained)])]
-            return attrs.evolve(material, held_out=_with(material.held_out, held), train=_with(material.train, trained))
+            return attrs.evolve(dataset, held_out=_with(dataset.held_out, held), train=_with(dataset.train, trained))
 
         monkeypatch.setattr("xtts.evaluation.evaluate.gather", gathered)
         return evaluate(runs.folder("whole"), 100, "none", lambda line: None)
@@ -154,10 +154,10 @@ def test_what_cannot_be_judged_is_said_in_a_sentence(runs, small, tmp_path, monk
     shutil.copy(str(runs.folder("whole") / "recipe.toml"), str(folder))
     with pytest.raises(EvaluateError, match="begun: nothing is trained yet"):
         evaluate(folder, judge="none")
-    with pytest.raises(Mistake, match=r"--utterances 0: .* ask for 1 or more"):
+    with pytest.raises(UsageError, match=r"--utterances 0: .* ask for 1 or more"):
         evaluate(folder, 0)
-    with pytest.raises(judges.JudgeError, match="--judge nobody: there is no such judge"):
+    with pytest.raises(judges.RecogniserError, match="--judge nobody: there is no such judge"):
         evaluate(folder, judge="nobody")
     monkeypatch.setitem(sys.modules, "pocketsphinx", None)
-    with pytest.raises(judges.JudgeError, match=r"pip install 'xtts\[judge\]'"):
+    with pytest.raises(judges.RecogniserError, match=r"pip install 'xtts\[judge\]'"):
         evaluate(folder, judge="sphinx")

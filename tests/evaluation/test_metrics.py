@@ -8,7 +8,14 @@ import scipy.fft
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xtts.evaluation.metrics import CEPSTRA, DECIBELS, cepstra, distortion, pitches, warped
+from xtts.evaluation.metrics import (
+    CEPSTRA,
+    DECIBELS,
+    cepstra,
+    dynamic_time_warping,
+    mel_cepstral_distortion,
+    pitch_track,
+)
 
 RANDOM = np.random.default_rng(4)
 
@@ -22,13 +29,13 @@ def test_a_cepstrum_that_differs_by_so_much_is_a_distortion_of_so_much():
     n, height = 80, 0.7
     wave = height * np.cos(np.pi * 5 * (np.arange(n) + 0.5) / n)
     mel = spectra(6, n)
-    assert distortion(mel, mel + wave) == pytest.approx(10 / np.log(10) * height / np.sqrt(2))
+    assert mel_cepstral_distortion(mel, mel + wave) == pytest.approx(10 / np.log(10) * height / np.sqrt(2))
 
 
 def test_level_is_no_distortion():
     """The same speech, louder, has the same outlines."""
     mel = spectra(5)
-    assert distortion(mel, mel + 3.0) == pytest.approx(0.0, abs=1e-9)
+    assert mel_cepstral_distortion(mel, mel + 3.0) == pytest.approx(0.0, abs=1e-9)
 
 
 def test_with_every_cepstrum_it_is_the_root_mean_square_of_the_spectra():
@@ -36,7 +43,7 @@ def test_with_every_cepstrum_it_is_the_root_mean_square_of_the_spectra():
     ours, theirs = spectra(7, CEPSTRA + 1), spectra(7, CEPSTRA + 1)
     apart = ours - theirs
     apart -= apart.mean(axis=1, keepdims=True)
-    assert distortion(ours, theirs) == pytest.approx(float((DECIBELS * apart.std(axis=1)).mean()))
+    assert mel_cepstral_distortion(ours, theirs) == pytest.approx(float((DECIBELS * apart.std(axis=1)).mean()))
 
 
 def test_cepstra_are_few_and_without_the_level():
@@ -51,15 +58,15 @@ def test_cepstra_are_few_and_without_the_level():
 def test_speech_at_another_pace_is_not_distorted():
     """Frames that are only said twice are no difference; other frames are."""
     mel = spectra(12)
-    assert distortion(np.repeat(mel, 2, axis=0), mel) == pytest.approx(0.0, abs=1e-5)
-    assert distortion(spectra(24), mel) > 1.0
+    assert mel_cepstral_distortion(np.repeat(mel, 2, axis=0), mel) == pytest.approx(0.0, abs=1e-5)
+    assert mel_cepstral_distortion(spectra(24), mel) > 1.0
 
 
 @given(st.integers(1, 5), st.integers(1, 5), st.integers(0, 10**6))
 def test_no_way_is_cheaper_than_the_one_that_is_found(rows, columns, seed):
     """Of all ways through a small table, each is tried."""
     costs = np.random.default_rng(seed).random((rows, columns))
-    total, cells = warped(costs)
+    total, cells = dynamic_time_warping(costs)
 
     def ways(row, column):
         if (row, column) == (0, 0):
@@ -79,14 +86,14 @@ def test_the_pitch_of_a_buzz_is_found(hertz):
         time = np.arange(rate) / rate
         overtones = range(1, int(4000 / hertz))
         wave = sum(np.sin(2 * np.pi * hertz * n * time + n * n) / n for n in overtones)
-        assert np.median(pitches(wave, rate)) == pytest.approx(hertz, rel=0.02)
+        assert np.median(pitch_track(wave, rate)) == pytest.approx(hertz, rel=0.02)
 
 
 def test_noise_and_silence_have_no_pitch():
     """Hardly a frame of noise seems voiced, none of silence, and a wave shorter than a frame has none."""
-    assert len(pitches(RANDOM.normal(size=16000), 16000)) < 5
-    assert len(pitches(np.zeros(16000), 16000)) == 0
-    assert len(pitches(np.ones(10), 16000)) == 0
+    assert len(pitch_track(RANDOM.normal(size=16000), 16000)) < 5
+    assert len(pitch_track(np.zeros(16000), 16000)) == 0
+    assert len(pitch_track(np.ones(10), 16000)) == 0
 
 
 def test_the_order_of_the_cosines_is_that_of_the_field():

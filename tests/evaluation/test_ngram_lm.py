@@ -2,7 +2,7 @@
 
 import pytest
 
-from xtts.evaluation.ngram_lm import END, START, Trigrams
+from xtts.evaluation.ngram_lm import END, START, TrigramModel
 
 SENTENCES = [line.split() for line in ["the cat sat", "the cat ran", "the dog sat", "a dog"]]
 
@@ -10,13 +10,13 @@ SENTENCES = [line.split() for line in ["the cat sat", "the cat ran", "the dog sa
 @pytest.mark.parametrize("before", [("the",), ("the", "cat"), (START, "the"), ("mouse",), ("never", "seen")])
 def test_chances_of_what_may_follow_add_up_to_one(before):
     """After words that were seen, were not, or are no words of it."""
-    grams = Trigrams(SENTENCES, ["mouse"])
+    grams = TrigramModel(SENTENCES, ["mouse"])
     assert sum(grams.chance((*before, word)) for word in [*grams.words, END]) == pytest.approx(1.0)
 
 
 def test_a_chance_is_what_was_counted_and_a_share_of_the_rest():
     """After "the cat" came 2 kinds of words in 2 places: half is left for what is likely after "cat" alone."""
-    grams = Trigrams(SENTENCES)
+    grams = TrigramModel(SENTENCES)
     after_cat = 0.5 * 1 / 2 + 0.5 * grams.chance(("sat",))
     assert grams.chance(("sat",)) == pytest.approx(2 / (11 + 4))
     assert grams.chance(("cat", "sat")) == pytest.approx(after_cat)
@@ -25,14 +25,14 @@ def test_a_chance_is_what_was_counted_and_a_share_of_the_rest():
 
 def test_a_word_that_no_sentence_has_can_still_be_said():
     """It counts once, and its order is not known."""
-    grams = Trigrams(SENTENCES, ["mouse", "cat"])
+    grams = TrigramModel(SENTENCES, ["mouse", "cat"])
     assert "mouse" in grams.words
     assert 0 < grams.chance(("mouse",)) < grams.chance(("cat",))
 
 
 def test_the_file_holds_every_gram_with_its_chance():
     """Counts at its head, logarithms to the base of ten, and weights for going back to fewer words."""
-    grams = Trigrams(SENTENCES, ["mouse"])
+    grams = TrigramModel(SENTENCES, ["mouse"])
     lines = grams.arpa().splitlines()
     assert lines[0] == "\\data\\"
     assert lines[-1] == "\\end\\"
@@ -50,4 +50,4 @@ def test_the_file_holds_every_gram_with_its_chance():
 
 def test_nothing_said_is_a_file_all_the_same():
     """Without a sentence, the words that there are remain."""
-    assert "mouse" in Trigrams([], ["mouse"]).arpa()
+    assert "mouse" in TrigramModel([], ["mouse"]).arpa()

@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 from xtts.audio import wav
 from xtts.corpus.demo import make
 from xtts.evaluation import recognisers as judges
-from xtts.evaluation.recognisers import JudgeError, edits, recognisers, words
+from xtts.evaluation.recognisers import RecogniserError, edit_distance, recognisers, split_words
 
 LINES = st.lists(st.sampled_from("a b c".split()), max_size=6)
 
 
 def test_words_are_as_they_are_said():
     """Numbers, signs and capitals do not count; an apostrophe within a word does."""
-    assert words("The concert began at 8:20.") == "the concert began at eight twenty".split()
-    assert words("It’s $5, isn't it?") == "it's five dollars isn't it".split()
-    assert words(" … ") == []
+    assert split_words("The concert began at 8:20.") == "the concert began at eight twenty".split()
+    assert split_words("It’s $5, isn't it?") == "it's five dollars isn't it".split()
+    assert split_words(" … ") == []
 
 
 @pytest.mark.parametrize(
@@ -37,16 +37,16 @@ def test_words_are_as_they_are_said():
 )
 def test_edits_are_counted(wanted, heard, count):
     """Words put in, taken out and changed, the fewest that do."""
-    assert edits(wanted.split(), heard.split()) == count
+    assert edit_distance(wanted.split(), heard.split()) == count
 
 
 @given(LINES, LINES, LINES)
 def test_edits_are_a_distance(one, other, third):
     """Nothing to do for the same, as many both ways, no shorter way over a third, and no more than the longer has."""
-    assert edits(one, one) == 0
-    assert edits(one, other) == edits(other, one)
-    assert edits(one, third) <= edits(one, other) + edits(other, third)
-    assert abs(len(one) - len(other)) <= edits(one, other) <= max(len(one), len(other))
+    assert edit_distance(one, one) == 0
+    assert edit_distance(one, other) == edit_distance(other, one)
+    assert edit_distance(one, third) <= edit_distance(one, other) + edit_distance(other, third)
+    assert abs(len(one) - len(other)) <= edit_distance(one, other) <= max(len(one), len(other))
 
 
 def missing(monkeypatch):
@@ -58,12 +58,14 @@ def test_without_a_package_a_judge_is_missed_in_a_sentence(monkeypatch):
     """One that was asked for is an error that says how to get it; with auto it is a note, and nobody listens."""
     missing(monkeypatch)
     with pytest.raises(
-        JudgeError, match=r"--judge sphinx: its package is not installed; run: pip install 'xtts\[judge"
+        RecogniserError, match=r"--judge sphinx: its package is not installed; run: pip install 'xtts\[judge"
     ):
         recognisers("sphinx", list, [], print)
-    with pytest.raises(JudgeError, match=r"--judge whisper: .* pip install 'xtts\[whisper\]'"):
+    with pytest.raises(RecogniserError, match=r"--judge whisper: .* pip install 'xtts\[whisper\]'"):
         recognisers("whisper", list, [], print)
-    with pytest.raises(JudgeError, match="--judge nobody: there is no such judge; name one of: auto, none, sphinx"):
+    with pytest.raises(
+        RecogniserError, match="--judge nobody: there is no such judge; name one of: auto, none, sphinx"
+    ):
         recognisers("nobody", list, [], print)
     said = []
     assert recognisers("auto", list, [], said.append) == []
@@ -77,23 +79,23 @@ def test_without_a_package_a_judge_is_missed_in_a_sentence(monkeypatch):
 def speech(tmp_path_factory):
     """Half a minute of the demo corpus: (text, wave at the rate that recognisers hear)."""
     pytest.importorskip("espeakng_loader")
-    made = make.make(tmp_path_factory.mktemp("speech") / "demo", 0.4, 4, ["en"], seed=7)
+    made = make.make_demo_corpus(tmp_path_factory.mktemp("speech") / "demo", 0.4, 4, ["en"], seed=7)
     lines = [line.split("|") for line in (made.folder / "metadata.csv").read_text(encoding="utf-8").splitlines()]
-    return [(text, wav.load(made.folder / "wavs" / f"{name}.wav", judges.RATE)) for name, text, *_ in lines]
+    return [(text, wav.load_audio(made.folder / "wavs" / f"{name}.wav", judges.RATE)) for name, text, *_ in lines]
 
 
 @pytest.fixture(scope="module")
 def sphinx(speech):
     pytest.importorskip("pocketsphinx")
     judged = [text for text, _ in speech]
-    (found,) = recognisers("sphinx", lambda: make.sentences("en", 1000, judged), judged, print)
+    (found,) = recognisers("sphinx", lambda: make.demo_sentences("en", 1000, judged), judged, print)
     return found
 
 
 def test_sphinx_understands_a_corpus_that_it_expects(sphinx, speech):
     """Nine of ten words of sentences that it was never told of, whose words it knows."""
-    wanted = [words(text) for text, _ in speech]
-    wrong = sum(edits(own, words(sphinx.hear(wave))) for own, (_, wave) in zip(wanted, speech))
+    wanted = [split_words(text) for text, _ in speech]
+    wrong = sum(edit_distance(own, split_words(sphinx.hear(wave))) for own, (_, wave) in zip(wanted, speech))
     assert wrong <= 0.1 * sum(map(len, wanted))
     assert sphinx.unknown == []
 
@@ -103,8 +105,8 @@ def test_sphinx_does_not_guess(sphinx, speech):
     random = np.random.default_rng(1)
     for (text, wave), (_, other) in zip(speech[:3], speech[1:]):
         noise = (0.05 * random.normal(size=len(wave))).astype(np.float32)
-        assert edits(words(text), words(sphinx.hear(noise))) >= 0.8 * len(words(text))
-        assert edits(words(text), words(sphinx.hear(other))) >= 0.5 * len(words(text))
+        assert edit_distance(split_words(text), split_words(sphinx.hear(noise))) >= 0.8 * len(split_words(text))
+        assert edit_distance(split_words(text), split_words(sphinx.hear(other))) >= 0.5 * len(split_words(text))
     assert sphinx.hear(np.zeros(0, np.float32)) == ""
 
 
@@ -124,6 +126,6 @@ def test_whisper_understands_and_writes_words(speech):
     (whisper,) = recognisers("whisper", list, [], print)
     heard = [whisper.hear(wave) for _, wave in speech]
     assert not any(letter.isdigit() for text in heard for letter in text)
-    wrong = sum(edits(words(text), words(own)) for own, (text, _) in zip(heard, speech))
-    assert wrong < 0.5 * sum(len(words(text)) for text, _ in speech)
+    wrong = sum(edit_distance(split_words(text), split_words(own)) for own, (text, _) in zip(heard, speech))
+    assert wrong < 0.5 * sum(len(split_words(text)) for text, _ in speech)
     assert whisper.hear(np.zeros(0, np.float32)) == ""

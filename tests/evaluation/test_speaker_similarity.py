@@ -10,17 +10,23 @@ from xtts.corpus.demo import make
 from xtts.corpus.demo.espeak import SAMPLE_RATE, Espeak
 from xtts.errors import XttsError
 from xtts.evaluation import speaker_similarity
-from xtts.evaluation.speaker_similarity import RATE, Plain, Trained, voiceprint, weights_file
+from xtts.evaluation.speaker_similarity import (
+    RATE,
+    CepstralEncoder,
+    ResemblyzerEncoder,
+    make_voice_encoder,
+    weights_file,
+)
 
 
 @pytest.fixture(scope="module")
 def speakers():
     """Waves of four voices, three sentences each."""
     pytest.importorskip("espeakng_loader")
-    texts = make.sentences("en", 12, seed=3)
+    texts = make.demo_sentences("en", 12, seed=3)
     with Espeak() as espeak:
         spoken = [
-            np.frombuffer(espeak.speak(text, "en", make.voice(n % 4, 0)), np.int16) for n, text in enumerate(texts)
+            np.frombuffer(espeak.speak(text, "en", make.demo_voice(n % 4, 0)), np.int16) for n, text in enumerate(texts)
         ]
     waves = [resample.resample(wave.astype(np.float32) / 32768, SAMPLE_RATE, RATE)[: 4 * RATE] for wave in spoken]
     return [waves[n::4] for n in range(4)]
@@ -35,8 +41,8 @@ def right(vectors):
 def test_the_plain_measure_tells_demo_voices_apart(speakers, monkeypatch):
     """Without a package: all four are nearest to themselves, and vectors are of length 1."""
     monkeypatch.setitem(sys.modules, "resemblyzer", None)
-    found = voiceprint([wave for own in speakers for wave in own[:2]])
-    assert isinstance(found, Plain)
+    found = make_voice_encoder([wave for own in speakers for wave in own[:2]])
+    assert isinstance(found, CepstralEncoder)
     vectors = [found(own) for own in speakers]
     assert right(vectors) == 4
     assert np.linalg.norm(vectors[0][0]) == pytest.approx(1.0)
@@ -44,7 +50,7 @@ def test_the_plain_measure_tells_demo_voices_apart(speakers, monkeypatch):
 
 def test_the_plain_measure_does_not_mind_loudness_or_silence(speakers):
     """The same wave at half its level is the same voice; silence is some voice, and no error."""
-    found = Plain([wave for own in speakers for wave in own])
+    found = CepstralEncoder([wave for own in speakers for wave in own])
     one, quieter = found([speakers[0][0], 0.5 * speakers[0][0]])
     assert one @ quieter > 0.99
     assert np.isfinite(found([np.zeros(RATE, np.float32), np.zeros(10, np.float32)])).all()
@@ -68,7 +74,7 @@ def test_the_trained_encoder_is_an_lstm_as_the_field_writes_it(monkeypatch):
 
     state = weights(np.random.default_rng(2))
     monkeypatch.setattr(speaker_similarity.pickles, "load", lambda path: {"model_state": state})
-    encoder, x = Trained("weights.pt"), np.random.default_rng(3).random((2, 4, 40)).astype(np.float32)
+    encoder, x = ResemblyzerEncoder("weights.pt"), np.random.default_rng(3).random((2, 4, 40)).astype(np.float32)
     outputs = tf.unstack(tf.constant(x), axis=1)
     for layer in range(3):
         into, across, bias, more = (state[f"lstm.{kind}_l{layer}"] for kind in speaker_similarity._KINDS)
@@ -88,13 +94,13 @@ def test_other_weights_are_refused_in_a_sentence(monkeypatch):
     """A file that holds something else is named, with what to do."""
     monkeypatch.setattr(speaker_similarity.pickles, "load", lambda path: {"state": {}})
     with pytest.raises(XttsError, match=r"weights\.pt: these are not resemblyzer's weights; run: pip install"):
-        Trained("weights.pt")
+        ResemblyzerEncoder("weights.pt")
 
 
 @pytest.mark.skipif(weights_file() is None, reason="resemblyzer is not installed")
 def test_resemblyzer_tells_demo_voices_apart(speakers):
     """Its weights are read without importing it, and all four voices are nearest to themselves."""
-    found = voiceprint([])
+    found = make_voice_encoder([])
     assert found.name == "resemblyzer"
     assert right([found(own) for own in speakers]) == 4
     assert "resemblyzer" not in sys.modules

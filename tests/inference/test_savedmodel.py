@@ -13,8 +13,8 @@ from speakers import SIZE, make_run, reference
 from xtts.audio import resample, wav
 from xtts.commands import main
 from xtts.inference import loading, voices
-from xtts.inference.generation import Synthesis
-from xtts.inference.savedmodel import SavedModelError, write
+from xtts.inference.generation import Generator
+from xtts.inference.savedmodel import SavedModelError, write_savedmodel
 from xtts.model.generation import generate
 from xtts.model.sampling import sampling
 
@@ -55,12 +55,12 @@ def saved(run):
 
 def test_a_program_without_xtts_says_the_same(run, saved, tmp_path):
     """Voice, codes, mel and wave of the SavedModel, in a process that cannot import xtts, are those of the model."""
-    model = loading.assemble(run)
-    wave = wav.load(reference(tmp_path / "voice.wav"), 22050)
+    model = loading.load_model(run)
+    wave = wav.load_audio(reference(tmp_path / "voice.wav"), 22050)
     narrow = resample.resample(wave, 22050, 16000)
     ids = model.tokenizer.encode("good morning", "en")
     given = {
-        "wave": voices.cuts(wave, model.reference_samples)[:1],
+        "wave": voices.reference_cuts(wave, model.reference_samples)[:1],
         "wave_16k": np.pad(narrow, (0, 480_000 - len(narrow)))[None],
         "length_16k": np.array([len(narrow)], np.int32),
         "text": np.pad(ids, (0, 30 - len(ids)))[None].astype(np.int32),
@@ -74,7 +74,7 @@ def test_a_program_without_xtts_says_the_same(run, saved, tmp_path):
     )
     found = np.load(tmp_path / "outputs.npz")
 
-    style = Synthesis(model).style(given["wave"])
+    style = Generator(model).style(given["wave"])
     assert np.allclose(found["style"][0], style, atol=1e-4)
     text, length = tf.constant(given["text"]), tf.constant(given["text_length"])
     drawn = sampling(model.temperature, seeds=3)
@@ -94,7 +94,7 @@ def test_what_is_there_is_not_written_over(run, tmp_path):
     """A folder with something in it is refused before the model is read."""
     (tmp_path / "file").write_text("mine")
     with pytest.raises(SavedModelError, match="this is there already; name a folder that is new or empty"):
-        write(run, tmp_path)
+        write_savedmodel(run, tmp_path)
 
 
 def test_an_export_is_of_one_kind(run, tmp_path, capsys):

@@ -2,42 +2,15 @@
 
 import numpy as np
 import pytest
+from recorded_codec import SPEC, Recorded, heard
 from speakers import make_run, reference
 
 from xtts.audio import wav
 from xtts.audio.griffin_lim import griffin_lim
-from xtts.audio.mel import MelSpec, log_mel
+from xtts.audio.mel import log_mel
 from xtts.inference import synthesizer
-from xtts.inference.generation import Spoken
-from xtts.inference.vocoder import edged, rendering
-from xtts.planning.sizes import FRAMES_PER_CODE
-
-SPEC = MelSpec()
-
-
-class Recorded:
-    """A codec that gives back a recording's mel, whatever the codes are; and the rest of a model."""
-
-    spec, stats, decoder = SPEC, np.full(80, 4.0, np.float32), None
-
-    def __init__(self, path):
-        mel = log_mel(wav.load(path, SPEC.sample_rate), SPEC, self.stats)
-        self.codes = len(mel) // FRAMES_PER_CODE
-        self._mel = mel[: FRAMES_PER_CODE * self.codes]
-
-    def mel(self, codes):
-        return self._mel[: FRAMES_PER_CODE * len(codes)]
-
-
-def spoken(count, is_last):
-    return Spoken(np.zeros(count, np.int32), np.zeros((count, 0), np.float32), is_last)
-
-
-def heard(model, speed, *ends):
-    """The sound of the codes, made as far as each of `ends` in turn, and the places of the seams."""
-    render = rendering(model, model, None, speed)
-    chunks = [render.add(spoken(end, is_last=False)) for end in ends] + [render.add(spoken(model.codes, is_last=True))]
-    return np.concatenate(chunks), np.cumsum([len(chunk) for chunk in chunks[:-1]])
+from xtts.inference.generation import GeneratedCodes
+from xtts.inference.vocoder import fade_edges, make_vocoder
 
 
 @pytest.mark.parametrize("speed", [1.0, 0.8, 1.7])
@@ -56,7 +29,7 @@ def test_griffin_lim_goes_on_without_a_click(tmp_path, speed):
 
 def test_griffin_lim_begins_with_what_is_known(tmp_path):
     """The known samples stay, and the rest fits them better than a wave that was found without them."""
-    wave = wav.load(reference(tmp_path / "voice.wav"), SPEC.sample_rate)
+    wave = wav.load_audio(reference(tmp_path / "voice.wav"), SPEC.sample_rate)
     mel, count = log_mel(wave, SPEC), 8192
     found = griffin_lim(mel, SPEC, known=wave[:count])
     assert (found[:count] == wave[:count]).all()
@@ -69,7 +42,7 @@ def test_griffin_lim_begins_with_what_is_known(tmp_path):
 def decoding(tmp_path_factory):
     """A speaker with a waveform decoder, and its voice."""
     root = tmp_path_factory.mktemp("decoding")
-    speaker = synthesizer.load(make_run(root / "run", ("gpt", "codec", "speaker", "decoder")))
+    speaker = synthesizer.load_synthesizer(make_run(root / "run", ("gpt", "codec", "speaker", "decoder")))
     return speaker, speaker.voice(reference(root / "voice.wav"))
 
 
@@ -81,8 +54,8 @@ def test_the_waveform_decoder_gives_the_same_wave_in_pieces(decoding, speed):
     codes = np.zeros(60, np.int32)
 
     def made(*ends):
-        render = rendering(speaker.model, speaker.synthesis, voice, speed)
-        parts = [Spoken(codes[:end], latents[:end], is_last=end == 60) for end in (*ends, 60)]
+        render = make_vocoder(speaker.model, speaker.synthesis, voice, speed)
+        parts = [GeneratedCodes(codes[:end], latents[:end], is_last=end == 60) for end in (*ends, 60)]
         return np.concatenate([render.add(part) for part in parts])
 
     whole = made()
@@ -97,16 +70,16 @@ def test_the_waveform_decoder_gives_the_same_wave_in_pieces(decoding, speed):
 def test_nothing_has_no_sound(decoding, tmp_path):
     """A sentence without a code is empty, by either way."""
     speaker, voice = decoding
-    none = Spoken(np.zeros(0, np.int32), np.zeros((0, speaker.model.gpt.size.width), np.float32))
-    assert len(rendering(speaker.model, speaker.synthesis, voice, 1.0).add(none)) == 0
+    none = GeneratedCodes(np.zeros(0, np.int32), np.zeros((0, speaker.model.gpt.size.width), np.float32))
+    assert len(make_vocoder(speaker.model, speaker.synthesis, voice, 1.0).add(none)) == 0
     model = Recorded(reference(tmp_path / "voice.wav"))
-    assert len(rendering(model, model, None, 1.0).add(none)) == 0
+    assert len(make_vocoder(model, model, None, 1.0).add(none)) == 0
 
 
 def test_a_sentence_rises_from_silence_and_falls_to_it():
     """The first and the last samples are 0, those between as they were."""
     wave = np.ones(1000, np.float32)
-    found = edged(wave, 22050, is_first=True, is_last=True)
+    found = fade_edges(wave, 22050, is_first=True, is_last=True)
     assert found[0] == found[-1] == 0
     assert (found[200:-200] == 1).all()
-    assert (edged(wave, 22050, is_first=False, is_last=False) == 1).all()
+    assert (fade_edges(wave, 22050, is_first=False, is_last=False) == 1).all()

@@ -19,15 +19,15 @@ def silent(_line):
 
 def test_channels_are_mixed(tmp_path):
     """A stereo recording is the same voice as a mono one, without a word."""
-    mono = voices.recording(reference(tmp_path / "mono.wav"), RATE, silent)
-    stereo = voices.recording(reference(tmp_path / "stereo.wav", channels=2), RATE, silent)
+    mono = voices.load_reference(reference(tmp_path / "mono.wav"), RATE, silent)
+    stereo = voices.load_reference(reference(tmp_path / "stereo.wav", channels=2), RATE, silent)
     assert np.allclose(mono, stereo, atol=1e-4)
 
 
 def test_a_narrow_recording_is_resampled_and_told(tmp_path):
     """8 kHz will do, and what it lacks is said."""
     notes = []
-    wave = voices.recording(reference(tmp_path / "phone.wav", rate=8000), RATE, notes.append)
+    wave = voices.load_reference(reference(tmp_path / "phone.wav", rate=8000), RATE, notes.append)
     assert len(wave) == RATE
     assert "phone.wav: note: it has 8,000 samples a second" in notes[0]
     assert "4,000 Hz" in notes[0]
@@ -35,7 +35,9 @@ def test_a_narrow_recording_is_resampled_and_told(tmp_path):
 
 def test_only_the_first_half_minute_is_heard(tmp_path):
     """As the published model hears it."""
-    assert len(voices.recording(reference(tmp_path / "long.wav", seconds=40, rate=8000), 8000, silent)) == 30 * 8000
+    assert (
+        len(voices.load_reference(reference(tmp_path / "long.wav", seconds=40, rate=8000), 8000, silent)) == 30 * 8000
+    )
 
 
 @pytest.mark.parametrize(
@@ -54,7 +56,7 @@ def test_a_recording_without_a_voice_is_a_sentence(tmp_path, make, words):
     """It names the file, and the clip is not to be left out: there is no other."""
     make(tmp_path / "x.wav")
     with pytest.raises(VoiceError, match=words) as error:
-        voices.recording(tmp_path / "x.wav", RATE, silent)
+        voices.load_reference(tmp_path / "x.wav", RATE, silent)
     assert str(tmp_path / "x.wav") in str(error.value)
     assert "leave the clip out" not in str(error.value)
 
@@ -63,7 +65,7 @@ def test_a_recording_without_a_voice_is_a_sentence(tmp_path, make, words):
 def test_cuts_hear_all_of_a_wave(length):
     """Every sample is in a cut, and a short wave is repeated."""
     wave = np.arange(1, length + 1, dtype=np.float32)
-    found = voices.cuts(wave, 10)
+    found = voices.reference_cuts(wave, 10)
     assert found.shape == (-(-length // 10), 10)
     assert set(found.ravel()) == set(wave)
 
@@ -72,8 +74,8 @@ def test_a_voice_comes_back(tmp_path):
     """Bit for bit, with its name and its model."""
     random = np.random.default_rng(0)
     voice = Voice(random.random((32, 8)).astype(np.float32), random.random(4).astype(np.float32), "abc", "Sara")
-    voices.write(tmp_path / "sara.safetensors", voice)
-    found = voices.read(tmp_path / "sara.safetensors")
+    voices.write_voice(tmp_path / "sara.safetensors", voice)
+    found = voices.read_voice(tmp_path / "sara.safetensors")
     assert (found.style == voice.style).all()
     assert (found.speaker == voice.speaker).all()
     assert (found.model, found.name) == ("abc", "Sara")
@@ -81,14 +83,14 @@ def test_a_voice_comes_back(tmp_path):
 
 def test_a_file_that_is_no_voice_is_refused(tmp_path):
     """Weights are not a voice, and a voice is not written under another ending or into nowhere."""
-    safetensors_file.write(tmp_path / "weights.safetensors", {"style": np.zeros(3, np.float32)})
+    safetensors_file.write_safetensors(tmp_path / "weights.safetensors", {"style": np.zeros(3, np.float32)})
     with pytest.raises(VoiceError, match="this is no voice"):
-        voices.read(tmp_path / "weights.safetensors")
+        voices.read_voice(tmp_path / "weights.safetensors")
     voice = Voice(np.zeros((32, 8), np.float32), None, "abc")
     with pytest.raises(VoiceError, match=r"ends in \.safetensors"):
-        voices.write(tmp_path / "voice.wav", voice)
+        voices.write_voice(tmp_path / "voice.wav", voice)
     with pytest.raises(VoiceError, match="there is no folder"):
-        voices.write(tmp_path / "nowhere" / "voice.safetensors", voice)
+        voices.write_voice(tmp_path / "nowhere" / "voice.safetensors", voice)
 
 
 def test_a_run_keeps_a_recording_of_each_speaker(tmp_path):
@@ -97,9 +99,9 @@ def test_a_run_keeps_a_recording_of_each_speaker(tmp_path):
     for number, (speaker, seconds) in enumerate([("a/b", 0.6), ("a/b", 0.9), ("", 0.7)]):
         path = reference(tmp_path / f"{number}.wav", seconds)
         made.append(Utterance(str(number), str(path), "x", speaker, samples=int(seconds * RATE), sample_rate=RATE))
-    voices.keep(tmp_path / "voices", made)
-    kept = voices.kept(tmp_path / "voices")
+    voices.keep_voices(tmp_path / "voices", made)
+    kept = voices.kept_voices(tmp_path / "voices")
     assert sorted(kept) == ["a-b", "voice"]
-    assert len(voices.recording(kept["a-b"], RATE, silent)) == int(0.9 * RATE)
-    voices.keep(tmp_path / "voices", [made[0]._replace(speaker="new")])
-    assert "new" not in voices.kept(tmp_path / "voices")
+    assert len(voices.load_reference(kept["a-b"], RATE, silent)) == int(0.9 * RATE)
+    voices.keep_voices(tmp_path / "voices", [made[0]._replace(speaker="new")])
+    assert "new" not in voices.kept_voices(tmp_path / "voices")

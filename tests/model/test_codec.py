@@ -18,7 +18,7 @@ from xtts import compat
 from xtts.model.codec import IGNORED, Codebook, Codec, code_lengths
 from xtts.planning import sizes
 
-SIZE = sizes.Codec(hidden=32, code_width=16, codes=96)  # the golden one
+SIZE = sizes.CodecSize(hidden=32, code_width=16, codes=96)  # the golden one
 MELS = 80
 FRAMES = 48
 WAYS = {"eager": None, "graph": False, "xla": True}
@@ -120,7 +120,7 @@ HALF = pytest.mark.parametrize(
 def half(function, dtype, jit):
     """A function's results with a small codec and a mel in float32 and in `dtype`."""
     mel = tf.constant(made_up(4, 24, 0)[:, :, ::4])
-    codec = Codec(sizes.Codec(hidden=8, code_width=8, codes=12, blocks=1), mel.shape[2], np.random.default_rng(0))
+    codec = Codec(sizes.CodecSize(hidden=8, code_width=8, codes=12, blocks=1), mel.shape[2], np.random.default_rng(0))
     codec.begin(mel)
     try:
         return compat.compiled(function, jit_compile=jit)(codec, tf.cast(mel, dtype)), function(codec, mel)
@@ -396,7 +396,7 @@ class Adam:
             variable.assign_sub(self.rate * first / bias[0] / (tf.sqrt(second / bias[1]) + 1e-8))
 
 
-SMALL = sizes.Codec(hidden=32, code_width=16, codes=64, blocks=1)
+SMALL = sizes.CodecSize(hidden=32, code_width=16, codes=64, blocks=1)
 
 
 def train(codec, steps):

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from xtts import compat
 from xtts.model.conditioning import ConditioningEncoder, PerceiverResampler, groups
-from xtts.planning.sizes import SIZES, Gpt
+from xtts.planning.sizes import SIZES, GptSize
 
-SIZE = Gpt(layers=2, width=64, heads=4, text_positions=22, audio_positions=32)
+SIZE = GptSize(layers=2, width=64, heads=4, text_positions=22, audio_positions=32)
 
 
 def conditioning(size=SIZE):

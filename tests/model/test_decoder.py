@@ -9,20 +9,20 @@ from hypothesis import strategies as st
 
 from xtts import compat
 from xtts.model.decoder import ConvTranspose1d, WaveformDecoder, interpolated
-from xtts.planning.sizes import SIZES, Decoder
-from xtts.weights.weight_norm import fold, spelled
+from xtts.planning.sizes import SIZES, DecoderSize
+from xtts.weights.weight_norm import fold_weight_norm, spelled
 
 PREFIX = "waveform_decoder."
 IO = load_file(GOLDEN / "decoder.io.safetensors")
 TENSORS = load_file(GOLDEN / "decoder.weights.safetensors")
 WAYS = {"eager": None, "graph": False, "xla": True}
-TINY = Decoder(width=8, upsampling=(4, 2), kernels=(8, 4), block_kernels=(3,), dilations=(1, 3))
+TINY = DecoderSize(width=8, upsampling=(4, 2), kernels=(8, 4), block_kernels=(3,), dilations=(1, 3))
 
 
 @pytest.fixture(scope="module")
 def golden():
-    decoder = WaveformDecoder(Decoder(width=32), 64, 512, np.random.default_rng(0))
-    fill(decoder, fold(TENSORS), PREFIX)
+    decoder = WaveformDecoder(DecoderSize(width=32), 64, 512, np.random.default_rng(0))
+    fill(decoder, fold_weight_norm(TENSORS), PREFIX)
     return decoder
 
 
@@ -73,7 +73,7 @@ def test_half_types_are_compiled(way, dtype, bar):
 
 def test_weights_have_the_published_names_and_shapes(golden):
     """Every weight of the checkpoint, folded, and no other; those that came in halves are said to."""
-    published = {name[len(PREFIX) :]: value.shape for name, value in fold(TENSORS).items()}
+    published = {name[len(PREFIX) :]: value.shape for name, value in fold_weight_norm(TENSORS).items()}
     assert {name: weight.published_shape for name, weight in golden.weights().items()} == published
     assert sorted(PREFIX + name for name in golden.normalised()) == sorted(spelled(TENSORS))
 

@@ -11,7 +11,7 @@ from xtts.errors import XttsError
 from xtts.model.generation import begin, extend, generate
 from xtts.model.gpt import Gpt, Tokens
 from xtts.model.sampling import sampling
-from xtts.planning.sizes import Gpt as Size
+from xtts.planning.sizes import GptSize as Size
 
 SIZE = Size(layers=2, width=64, heads=4, text_positions=22, audio_positions=32)
 TOKENS = Tokens(text=50, audio=98, text_start=48, text_stop=0, audio_start=96, audio_stop=97)
@@ -48,7 +48,7 @@ def test_weights_trained_here_speak_as_they_were_trained(gpt, said):
     """The published model reads [STOP] when it speaks and not while it trains; another one never does."""
     io = load_file(str(GOLDEN / "gpt.io.safetensors"))
     reference = tf.constant(np.ascontiguousarray(io["cond_mels"][:, 0].transpose(0, 2, 1)))
-    own = Gpt(SIZE, attrs.evolve(TOKENS, reads_stop=False), np.random.default_rng(0))
+    own = Gpt(SIZE, attrs.evolve(TOKENS, use_stop_token=False), np.random.default_rng(0))
     fill(own, load_file(str(GOLDEN / "gpt.weights.safetensors")))
     assert speaks_as_trained(own, said, reference)
     assert not speaks_as_trained(gpt, said, reference)

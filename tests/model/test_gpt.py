@@ -16,7 +16,7 @@ from xtts.model.generation import generate
 from xtts.model.gpt import Gpt, Tokens, shifted
 from xtts.model.layers import product
 from xtts.planning.shapes import joint_length
-from xtts.planning.sizes import Gpt as Size
+from xtts.planning.sizes import GptSize as Size
 
 SIZE = Size(layers=2, width=64, heads=4, text_positions=22, audio_positions=32)
 TOKENS = Tokens(text=50, audio=98, text_start=48, text_stop=0, audio_start=96, audio_stop=97)

@@ -68,7 +68,7 @@ def test_every_clip_of_a_batch_has_the_hosts_mel(
     """Within 1e-3 in the logarithm, mirrored at its own end, whatever stands behind it; in one trace."""
     function = compiled(lambda waves, lengths: twin.mel(waves, lengths, spec, FILL, transform), jit)
     found = function(batch(), LENGTHS).numpy()
-    assert found.shape == (len(LENGTHS), host.frames(SAMPLES, spec), spec.n_mels)
+    assert found.shape == (len(LENGTHS), host.frame_count(SAMPLES, spec), spec.n_mels)
     for row, clip in zip(found, clips()):
         expected = host.mel(clip, spec)
         difference = np.log(np.maximum(row[: len(expected)], floor)) - np.log(np.maximum(expected, floor))
@@ -91,7 +91,11 @@ def test_log_mels_are_the_hosts_too() -> None:
 def test_shapes_are_static() -> None:
     """The graph knows the shape of its mels before a wave is there."""
     function = compiled(lambda waves, lengths: twin.log_mel(waves, lengths, CODEC), False)
-    assert function.get_concrete_function().output_shapes == [len(LENGTHS), host.frames(SAMPLES, CODEC), CODEC.n_mels]
+    assert function.get_concrete_function().output_shapes == [
+        len(LENGTHS),
+        host.frame_count(SAMPLES, CODEC),
+        CODEC.n_mels,
+    ]
 
 
 def test_a_gpu_transforms_by_fft() -> None:

@@ -9,7 +9,7 @@ from golden_weights import GOLDEN, fill, load_file
 
 from xtts import compat
 from xtts.model.speaker import IGNORED, SpeakerEncoder
-from xtts.planning.sizes import SIZES, Speaker
+from xtts.planning.sizes import SIZES, SpeakerSize
 
 PREFIX = "speaker_encoder."
 IO = load_file(GOLDEN / "speaker.io.safetensors")
@@ -21,7 +21,7 @@ LENGTHS = [24_000, 23_999, 17_000, 4_321, 1_600, 161, 1]
 
 @pytest.fixture(scope="module")
 def encoder():
-    module = SpeakerEncoder(Speaker((1, 2, 1, 1), (8, 8, 16, 16), 512), np.random.default_rng(0))
+    module = SpeakerEncoder(SpeakerSize((1, 2, 1, 1), (8, 8, 16, 16), 512), np.random.default_rng(0))
     fill(module, TENSORS)
     return module
 
@@ -54,7 +54,7 @@ def test_half_types_stay_near(encoder, dtype, bar):
 
 def test_xla_hears_a_padded_batch_in_half_types():
     """Compiled by XLA, in bfloat16 and with lengths, a small encoder stays near what it is eagerly in float32."""
-    module = SpeakerEncoder(Speaker((1, 1), (8, 16), 16), np.random.default_rng(0))
+    module = SpeakerEncoder(SpeakerSize((1, 1), (8, 16), 16), np.random.default_rng(0))
     waves, lengths = np.stack([WAVE[0, :3000], WAVE[0, 3000:6000]]), [3000, 1234]
     found = run(module, "xla", waves, lengths, "bfloat16").numpy()
     assert apart(found, run(module, "eager", waves, lengths).numpy()) < 5e-2

@@ -8,7 +8,7 @@ from xtts.pipeline.buffer import (
     MOST_GROWN,
     MOST_READERS,
     SMALLEST_BUFFER,
-    Reserve,
+    BufferPolicy,
     buffer_batches,
     free_bytes,
     is_memory_short,
@@ -26,10 +26,10 @@ def test_readers_and_buffers_are_those_asked_for_or_fit_the_machine(monkeypatch)
     assert buffer_batches("auto", 2, 1) == 16
     assert buffer_batches("auto", 8, 10**7) == 10
     assert buffer_batches("auto", 8, 10**9) == SMALLEST_BUFFER
-    assert Reserve.of("auto", 2, 10**7) == Reserve(10, SMALLEST_BUFFER, 10)
+    assert BufferPolicy.of("auto", 2, 10**7) == BufferPolicy(10, SMALLEST_BUFFER, 10)
     monkeypatch.setattr("xtts.pipeline.buffer.free_bytes", lambda: None)
     assert buffer_batches("auto", 8, 10**9) == LARGEST_BUFFER
-    assert Reserve.of("auto", 2, 10**9) == Reserve(16, SMALLEST_BUFFER, MOST_GROWN)
+    assert BufferPolicy.of("auto", 2, 10**9) == BufferPolicy(16, SMALLEST_BUFFER, MOST_GROWN)
 
 
 def test_free_memory_is_told_or_unknown():
@@ -45,7 +45,7 @@ def never():
 
 def test_a_buffer_grows_when_a_full_one_ran_dry():
     """By half, up to its bound, and each time only after it was full again."""
-    reserve = Reserve(10, 4, 18)
+    reserve = BufferPolicy(10, 4, 18)
     assert reserve.after(1.0, False, never) is None  # it never was full: data are made too slowly
     assert reserve.after(0.0, True, never) is None  # nobody waited
     said = reserve.after(0.25, False, never)
@@ -58,7 +58,7 @@ def test_a_buffer_grows_when_a_full_one_ran_dry():
 
 def test_a_buffer_shrinks_when_memory_is_short_and_does_not_grow_back():
     """By half, down to the smallest; the machine is looked at every few steps."""
-    reserve, looked = Reserve(18, 4, 200), []
+    reserve, looked = BufferPolicy(18, 4, 200), []
 
     def short():
         looked.append(reserve.size)
@@ -77,7 +77,7 @@ def test_a_buffer_shrinks_when_memory_is_short_and_does_not_grow_back():
 @pytest.mark.parametrize("size", [1, 50])
 def test_a_size_that_was_asked_for_stays(size):
     """Whatever happens."""
-    reserve = Reserve.of(size, 2, 10**6)
+    reserve = BufferPolicy.of(size, 2, 10**6)
     for step in range(3 * LOOK):
         assert reserve.after(1.0, step % 2 == 0, lambda: True) is None
     assert reserve.size == size

@@ -12,7 +12,7 @@ from recordings import date, record, tone
 
 from xtts.corpus.utterances import Utterance
 from xtts.pipeline import feature_store as stores
-from xtts.pipeline.feature_store import Store, StoreError
+from xtts.pipeline.feature_store import FeatureStore, StoreError
 
 ROWS = [3, 1, 4, 1, 5, 9, 2]  # of each utterance
 COUNT = len(ROWS)
@@ -48,7 +48,7 @@ class Maker:
 
 
 def opened(folder, utterances, about="mel", rows=None, dtype=np.float16):
-    return Store(folder, utterances, np.array(rows or ROWS), (2,), dtype, about)
+    return FeatureStore(folder, utterances, np.array(rows or ROWS), (2,), dtype, about)
 
 
 def filled(folder, utterances, maker=None, **how):

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from xtts.audio.mel import CONDITIONING, MelSpec, frames, log_mel
+from xtts.audio.mel import CONDITIONING, MelSpec, frame_count, log_mel
 from xtts.model.codec import Codec
 from xtts.pipeline.features import Features, reference_shape, reference_spec, samples_for
-from xtts.planning.sizes import Codec as Size
-from xtts.recipe.schema import Audio
+from xtts.planning.sizes import CodecSize as Size
+from xtts.recipe.schema import AudioSection
 
-AUDIO = Audio(n_mels=24)
+AUDIO = AudioSection(n_mels=24)
 SPEC = MelSpec.of(AUDIO)
 STATS = np.linspace(1, 3, AUDIO.n_mels).astype(np.float32)
 LENGTHS = np.array([5000, 8191, 0, 2049, 700], np.int32)  # samples; the third row is blank
@@ -84,14 +84,14 @@ def test_codes_need_a_codec(waves):
 
 def test_a_reference_is_heard_through_twice_the_transform():
     """With XTTS's settings the reference's mel is the published conditioning mel."""
-    assert reference_spec(Audio()) == CONDITIONING
-    samples, count = reference_shape(Audio(), 6.0, 2000)
-    assert count == frames(samples, CONDITIONING) == frames(6 * 22050, CONDITIONING)
+    assert reference_spec(AudioSection()) == CONDITIONING
+    samples, count = reference_shape(AudioSection(), 6.0, 2000)
+    assert count == frame_count(samples, CONDITIONING) == frame_count(6 * 22050, CONDITIONING)
 
 
 def test_a_reference_is_no_longer_than_the_shapes_recordings():
     """A short shape, which has more rows, hears less of a voice."""
-    assert reference_shape(Audio(), 6.0, 200)[1] == 200
+    assert reference_shape(AudioSection(), 6.0, 200)[1] == 200
 
 
 @pytest.mark.parametrize("n_fft", [1024, 1023])
@@ -100,5 +100,5 @@ def test_samples_for_frames_is_the_longest_wave(n_fft):
     spec = MelSpec(n_fft=n_fft, win_length=n_fft)
     for count in (1, 2, 128):
         samples = samples_for(count, spec)
-        assert frames(samples, spec) == count
-        assert frames(samples + 1, spec) == count + 1
+        assert frame_count(samples, spec) == count
+        assert frame_count(samples + 1, spec) == count + 1

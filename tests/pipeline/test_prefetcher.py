@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xtts.errors import XttsError
-from xtts.pipeline.buffer import Reserve
-from xtts.pipeline.prefetcher import Feed, FeedError, Maker, Spell, overlap
-from xtts.pipeline.sources import Rows
-from xtts.planning.batch_order import Order
+from xtts.pipeline.buffer import BufferPolicy
+from xtts.pipeline.prefetcher import FeatureDevice, Interval, Prefetcher, PrefetchError, overlap
+from xtts.pipeline.sources import HostBatch
+from xtts.planning.batch_order import BatchOrder
 from xtts.planning.shapes import Shape
 
 SIZE = Shape(text_length=1, mel_frames=4, joint_length=41, batch_size=3)
@@ -20,7 +20,7 @@ SIZE = Shape(text_length=1, mel_frames=4, joint_length=41, batch_size=3)
 
 def order(utterances=23, batch_sizes=(2, 3), seed=1, workers=1):
     """Two shapes, in turn."""
-    return Order((np.arange(utterances) % len(batch_sizes)).astype(np.int16), batch_sizes, seed, workers)
+    return BatchOrder((np.arange(utterances) % len(batch_sizes)).astype(np.int16), batch_sizes, seed, workers)
 
 
 class Numbers:
@@ -37,7 +37,7 @@ class Numbers:
             self._before_read(number)
         places = [int(place) for batch in batches for place in batch.utterances]
         counts = np.array([len(places), sum(places)], np.float64)
-        return Rows(batches[0].shape, SIZE, {"places": places}, counts, len(places), tuple(self._lost(number)))
+        return HostBatch(batches[0].shape, SIZE, {"places": places}, counts, len(places), tuple(self._lost(number)))
 
     def finish(self, rows):
         if self._before_finish:
@@ -92,7 +92,7 @@ def test_the_order_is_the_plans(readers, buffer_size, accumulated, workers, star
     """Whatever the readers, the buffer and their speed: each step has the batches the plan says, and no others."""
     plan = order(workers=workers)
     source = Numbers(before_read=lambda number: time.sleep(0.001 * (number * 7 % (jitter + 1))))
-    with Feed(plan, source, start, start + steps, accumulated, buffer_size, readers) as feed:
+    with Prefetcher(plan, source, start, start + steps, accumulated, buffer_size, readers) as feed:
         found = handed_out(feed)
     assert found == list(planned(plan, start, start + steps, accumulated))
     numbers = range(start * accumulated, (start + steps) * accumulated)
@@ -103,7 +103,7 @@ def test_an_epoch_loses_and_repeats_nothing():
     """Two epochs, of which the first ends in the middle of a step's batches: every utterance twice."""
     plan = order(20)
     assert plan.batches_per_epoch == 9
-    with Feed(plan, Numbers(), 0, 9, accumulated=2, workers=3) as feed:
+    with Prefetcher(plan, Numbers(), 0, 9, accumulated=2, workers=3) as feed:
         places = [place for _, _, batches in handed_out(feed) for batch in batches for place in batch]
     assert sorted(places[:20]) == sorted(places[20:]) == list(range(20))
 
@@ -111,14 +111,14 @@ def test_an_epoch_loses_and_repeats_nothing():
 def test_going_on_is_an_integer():
     """A feed that starts at a step hands out what one from the beginning would."""
     plan = order()
-    with Feed(plan, Numbers(), 0, 40) as whole, Feed(plan, Numbers(), 17, 40, workers=2) as rest:
+    with Prefetcher(plan, Numbers(), 0, 40) as whole, Prefetcher(plan, Numbers(), 17, 40, workers=2) as rest:
         assert handed_out(whole)[17:] == handed_out(rest)
 
 
 def test_totals_are_those_of_all_batches():
     """A step's totals add up over the batches and replicas that share it, and are at least 1 to be divided by."""
     plan = order(workers=2)
-    with Feed(plan, Numbers(), 0, 9, accumulated=3) as feed:
+    with Prefetcher(plan, Numbers(), 0, 9, accumulated=3) as feed:
         for work in feed:
             places = [place for batch in work.batches for place in batch["places"]]
             assert work.totals.dtype == np.float32
@@ -146,10 +146,10 @@ def test_the_order_is_the_plans_whoever_makes_a_batch(devices, buffer_size, accu
             time.sleep(0.0005 * ((device + rows.frames) % (jitter + 1)))
             return source.finish(rows)
 
-        return Maker(f"device {device}", finish, seconds[device])
+        return FeatureDevice(f"device {device}", finish, seconds[device])
 
     makers = [maker(device) for device in range(devices)]
-    with Feed(plan, source, 5, 5 + steps, accumulated, buffer_size, 2, makers=makers) as feed:
+    with Prefetcher(plan, source, 5, 5 + steps, accumulated, buffer_size, 2, makers=makers) as feed:
         assert handed_out(feed) == list(planned(plan, 5, 5 + steps, accumulated))
     assert sum(one["batches"] for one in feed.division.shares()) == steps * accumulated
 
@@ -170,8 +170,8 @@ def test_a_slow_device_gets_less_work_and_holds_up_none():
         done.append(rows)
         return source.finish(rows)
 
-    makers = [Maker("slow", slow, 0.02), Maker("fast", fast, 0.002)]
-    with Feed(order(), source, 0, 120, buffer_size=40, workers=2, makers=makers) as feed:
+    makers = [FeatureDevice("slow", slow, 0.02), FeatureDevice("fast", fast, 0.002)]
+    with Prefetcher(order(), source, 0, 120, buffer_size=40, workers=2, makers=makers) as feed:
         assert [step for step, _, _ in handed_out(feed)] == list(range(120))
     shares = {one["device"]: one for one in feed.division.shares()}
     assert 0 < shares["slow"]["batches"] < shares["fast"]["batches"]
@@ -191,9 +191,9 @@ def test_what_one_device_fails_at_is_raised_in_its_place():
         tried.set()
         raise MemoryError("the second device is full")
 
-    makers = [Maker("good", succeed), Maker("bad", fail)]
+    makers = [FeatureDevice("good", succeed), FeatureDevice("bad", fail)]
     steps = []
-    with Feed(order(), source, 0, 50, makers=makers) as feed, pytest.raises(MemoryError, match="second device"):
+    with Prefetcher(order(), source, 0, 50, makers=makers) as feed, pytest.raises(MemoryError, match="second device"):
         steps.extend(work.step for work in feed)
     assert steps == list(range(len(steps)))
 
@@ -205,7 +205,7 @@ def test_a_buffer_that_may_follows_the_run():
     """It grows when the model had to wait although the buffer was full before, is told once, and changes no batch."""
     plan, told, gate = order(), [], threading.Event()
     source = Numbers(before_finish=lambda rows: gate.wait(10))
-    with Feed(plan, source, 0, 30, buffer_size=Reserve(4, 4, 6), workers=2, told=told.append) as feed:
+    with Prefetcher(plan, source, 0, 30, buffer_size=BufferPolicy(4, 4, 6), workers=2, told=told.append) as feed:
         gate.set()
         found = []
         for work in feed:
@@ -226,7 +226,7 @@ def test_a_slow_consumer_does_not_let_the_buffer_grow():
     """Never more is ready than the buffer holds, and never more is finished than that and one in hand."""
     done = []
     source = Numbers(before_finish=done.append)
-    with Feed(order(), source, 0, 30, buffer_size=4, workers=2) as feed:
+    with Prefetcher(order(), source, 0, 30, buffer_size=4, workers=2) as feed:
         assert feed.capacity == 4
         for taken, _ in enumerate(feed, 1):
             assert feed.depth <= 4
@@ -237,9 +237,9 @@ def test_a_slow_consumer_does_not_let_the_buffer_grow():
 
 def test_a_buffer_counts_batches():
     """With several batches a step it holds as many steps fewer, and at least one."""
-    with Feed(order(), Numbers(), 0, 3, accumulated=4, buffer_size=50) as feed:
+    with Prefetcher(order(), Numbers(), 0, 3, accumulated=4, buffer_size=50) as feed:
         assert feed.capacity == 12
-    with Feed(order(), Numbers(), 0, 3, accumulated=4, buffer_size=2) as feed:
+    with Prefetcher(order(), Numbers(), 0, 3, accumulated=4, buffer_size=2) as feed:
         assert feed.capacity == 1
 
 
@@ -251,7 +251,7 @@ def test_filling_waits_until_the_buffer_is_half_full():
         seen.append((done, total))
         gate.release()
 
-    with Feed(order(), Numbers(before_finish=lambda rows: gate.acquire()), 0, 20, buffer_size=10) as feed:
+    with Prefetcher(order(), Numbers(before_finish=lambda rows: gate.acquire()), 0, 20, buffer_size=10) as feed:
         feed.fill(0.0, look)
         assert feed.depth >= 5
         for _ in range(20):
@@ -264,7 +264,7 @@ def test_filling_waits_until_the_buffer_is_half_full():
 def test_filling_waits_at_least_as_long_as_asked(steps):
     """Also when everything was ready at once."""
     began = time.monotonic()
-    with Feed(order(), Numbers(), 0, steps, buffer_size=8) as feed:
+    with Prefetcher(order(), Numbers(), 0, steps, buffer_size=8) as feed:
         feed.fill(0.3)
         assert time.monotonic() - began >= 0.3
         assert feed.depth >= min(steps, 4)
@@ -272,16 +272,16 @@ def test_filling_waits_at_least_as_long_as_asked(steps):
 
 def test_filling_ends_when_there_is_no_more():
     """A run of fewer steps than half a buffer is ready when all of it is there; one that fails is not waited for."""
-    with Feed(order(), Numbers(), 0, 2, buffer_size=50) as feed:
+    with Prefetcher(order(), Numbers(), 0, 2, buffer_size=50) as feed:
         feed.fill(0.0)
         assert feed.depth == 2
 
     def fail(number):
         raise OSError("gone")
 
-    with Feed(order(), Numbers(before_read=fail), 0, 99) as feed:
+    with Prefetcher(order(), Numbers(before_read=fail), 0, 99) as feed:
         feed.fill(0.0)
-        with pytest.raises(FeedError):
+        with pytest.raises(PrefetchError):
             next(iter(feed))
 
 
@@ -289,7 +289,7 @@ def test_the_data_device_works_while_the_model_does():
     """While the consumer is at work on a step another batch is finished; every batch has its spell, in order."""
     allowed = threading.Semaphore(2)  # batches; those of step 0
     source = Numbers(before_finish=lambda rows: allowed.acquire(timeout=10))
-    with Feed(order(), source, 0, 20, accumulated=2, buffer_size=4) as feed:
+    with Prefetcher(order(), source, 0, 20, accumulated=2, buffer_size=4) as feed:
         for work in feed:
             for _ in range(2):
                 allowed.release()
@@ -306,7 +306,7 @@ def test_the_data_device_works_while_the_model_does():
 SPELLS = st.lists(
     st.integers(0, 30), unique=True
 ).map(  # in order, and apart
-    lambda times: [Spell(*pair) for pair in zip(sorted(times)[::2], sorted(times)[1::2])]
+    lambda times: [Interval(*pair) for pair in zip(sorted(times)[::2], sorted(times)[1::2])]
 )
 
 
@@ -319,7 +319,7 @@ def test_overlap_is_the_share_of_time_in_which_both_work(ones, others):
 
 def test_waiting_is_measured():
     """The seconds are those for which the step handed out last was waited for."""
-    with Feed(order(), Numbers(before_finish=lambda rows: time.sleep(0.01)), 0, 5, buffer_size=1) as feed:
+    with Prefetcher(order(), Numbers(before_finish=lambda rows: time.sleep(0.01)), 0, 5, buffer_size=1) as feed:
         steps = iter(feed)
         for _ in range(5):
             began = time.monotonic()
@@ -335,7 +335,7 @@ def test_readers_read_at_the_same_time():
         if number < 3:
             together.wait()
 
-    with Feed(order(), Numbers(before_read=meet), 0, 6, workers=3) as feed:
+    with Prefetcher(order(), Numbers(before_read=meet), 0, 6, workers=3) as feed:
         assert len(handed_out(feed)) == 6
 
 
@@ -350,10 +350,10 @@ def test_a_readers_exception_names_the_utterances():
         if number == 4:
             raise ValueError("no such thing")
 
-    with Feed(plan, Numbers(before_read=fail), 0, 20, workers=3) as feed:
+    with Prefetcher(plan, Numbers(before_read=fail), 0, 20, workers=3) as feed:
         steps = iter(feed)
         taken = [next(steps).step for _ in range(4)]
-        with pytest.raises(FeedError) as caught:
+        with pytest.raises(PrefetchError) as caught:
             next(steps)
     assert taken == [0, 1, 2, 3]
     ((_, _, (batch,)),) = planned(plan, 4, 5)
@@ -370,7 +370,7 @@ def test_a_sentence_for_the_user_stays_what_it_is():
     def fail(number):
         raise XttsError("the disk is gone; put it back")
 
-    with Feed(order(), Numbers(before_read=fail), 0, 9) as feed, pytest.raises(XttsError) as caught:
+    with Prefetcher(order(), Numbers(before_read=fail), 0, 9) as feed, pytest.raises(XttsError) as caught:
         next(iter(feed))
     assert str(caught.value) == "the disk is gone; put it back"
 
@@ -381,7 +381,9 @@ def test_the_data_devices_exception_reaches_the_consumer():
     def fail(rows):
         raise MemoryError("the data device is full")
 
-    with pytest.raises(MemoryError, match="data device"), Feed(order(), Numbers(before_finish=fail), 0, 9) as feed:
+    with pytest.raises(MemoryError, match="data device"), Prefetcher(
+        order(), Numbers(before_finish=fail), 0, 9
+    ) as feed:
         next(iter(feed))
 
 
@@ -389,7 +391,7 @@ def test_an_utterance_that_turns_bad_is_told_once():
     """However often it comes again."""
     told = []
     source = Numbers(lost=lambda number: [("utterance-3", "it breaks off")] if number % 4 == 0 else [])
-    with Feed(order(), source, 0, 30, lost=lambda *one: told.append(one)) as feed:
+    with Prefetcher(order(), source, 0, 30, lost=lambda *one: told.append(one)) as feed:
         assert len(handed_out(feed)) == 30
     assert told == [("utterance-3", "it breaks off")]
 
@@ -398,7 +400,9 @@ def test_too_many_bad_ones_stop_the_run():
     """More than a tenth of all utterances, and there is a sentence with how many, of how many, and the last reason."""
     told = []
     source = Numbers(lost=lambda number: [(f"utterance-{number}", f"reason {number}")])
-    with Feed(order(), source, 0, 30, lost=lambda *one: told.append(one)) as feed, pytest.raises(FeedError) as caught:
+    with Prefetcher(order(), source, 0, 30, lost=lambda *one: told.append(one)) as feed, pytest.raises(
+        PrefetchError
+    ) as caught:
         handed_out(feed)
     assert len(told) == 3  # of 23
     assert str(caught.value).startswith("3 of 23 utterances can no longer be read, the last one for this: reason 2.")
@@ -407,7 +411,7 @@ def test_too_many_bad_ones_stop_the_run():
 def test_one_bad_one_of_a_few_does_not_stop_the_run():
     """In a corpus of five a single one is more than a tenth, and yet no reason to stop."""
     source = Numbers(lost=lambda number: [("utterance-0", "gone")])
-    with Feed(order(5), source, 0, 30) as feed:
+    with Prefetcher(order(5), source, 0, 30) as feed:
         assert len(handed_out(feed)) == 30
 
 
@@ -422,7 +426,7 @@ def test_leaving_early_leaves_no_thread(way):
 
     source = Numbers(before_read=slowly if way == "slow reader" else None)
     try:
-        with Feed(order(), source, 0, 10_000, buffer_size=3, workers=2) as feed:
+        with Prefetcher(order(), source, 0, 10_000, buffer_size=3, workers=2) as feed:
             assert "xtts-producer" in threads()
             if way == "slow reader":
                 assert started.wait(10)

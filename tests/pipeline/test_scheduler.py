@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xtts.pipeline.scheduler import Division
+from xtts.pipeline.scheduler import Scheduler
 
 
 class Clock:
@@ -16,7 +16,7 @@ class Clock:
 
 def divided(*seconds):
     clock = Clock()
-    return Division({f"device {place}": own for place, own in enumerate(seconds)}, clock), clock
+    return Scheduler({f"device {place}": own for place, own in enumerate(seconds)}, clock), clock
 
 
 def test_a_device_takes_what_no_other_would_finish_sooner():

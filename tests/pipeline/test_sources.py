@@ -1,7 +1,6 @@
 """batches: what a step is made from, live or cached, is a function of (seed, number); what cannot be read is blank."""
 
 from pathlib import Path
-from typing import NamedTuple
 
 import attrs
 import numpy as np
@@ -10,95 +9,17 @@ import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 from recordings import cut, record, tone
-from small import SMALL, use_small
+from small import use_small
+from speech_corpus import AUDIO, EDGE, NEAR, SEED, SPEAKERS, SPEC, STATS, make
 
-from xtts.audio.mel import MelSpec, log_mel
-from xtts.model.codec import Codec as CodecModel
+from xtts.audio.mel import log_mel
+from xtts.pipeline.feature_builder import FeatureBuilder
 from xtts.pipeline.features import Features, reference_shape
-from xtts.pipeline.sources import CodecSource, Filling, GptSource, GptStores, Recordings, try_shapes
-from xtts.planning import dataset, plan
-from xtts.planning.batch_order import CUTS, Batch, Order, words
+from xtts.pipeline.sources import Recordings, warm_up
+from xtts.planning.batch_order import CUTS, Batch, random_words
 from xtts.planning.shapes import codec_shape
 from xtts.planning.sizes import FRAMES_PER_CODE
-from xtts.recipe.schema import Audio, Codec, Data, Recipe, Run, Train
 from xtts.training.stages import CodecStage, GptStage
-
-AUDIO = Audio(sample_rate=8000, n_fft=512, win_length=512, hop_length=128, n_mels=20, fmax=4000.0)
-SPEC = MelSpec.of(AUDIO)
-SEED = 5
-SPEAKERS = ["ann"] * 6 + ["bob"] * 5 + ["solo"] + [""] * 2
-STATS = np.full(AUDIO.n_mels, 2.0, np.float32)
-EDGE = SPEC.reach // SPEC.hop_length + 1  # frames whose windows reach over a cut's end
-NEAR = 0.02  # cached mels are kept in 16 bits
-
-
-class Made(NamedTuple):
-    """A corpus, measured and planned, and what makes features of it."""
-
-    recipe: Recipe
-    dataset: dataset.Material
-    plan: plan.Plan
-    features: Features
-    model: CodecModel
-
-    @property
-    def part(self):
-        return self.material.train
-
-    def filling(self):
-        return Filling(self.recipe, self.part, self.plan.layout, self.features)
-
-    def codec(self, cached=False, is_random=True, recipe=None, share=None):
-        store = self.filling().mels("", lambda done, total: None) if cached else None
-        return CodecSource(recipe or self.recipe, self.part, self.features, store, is_random, share)
-
-    def gpt(self, cached=False, is_random=True, recipe=None, is_free=False, share=None):
-        stores = None
-        if cached:
-            codes, references = (getattr(self.filling(), kind)("", lambda *_: None) for kind in ("codes", "references"))
-            stores = GptStores(codes, references)
-        shapes = self.plan.layout.shapes
-        features = Features(AUDIO, "/CPU:0", STATS, self.model, is_free=True) if is_free else self.features
-        dataset = (self.part, self.material.tokenizer)
-        return GptSource(recipe or self.recipe, *dataset, shapes, features, stores, is_random, is_free, share)
-
-    def codec_order(self, workers=1):
-        every = np.zeros(len(self.part.lengths), np.int16)
-        return Order(every, (self.recipe.codec.batch_size,), self.recipe.run.seed, workers)
-
-    def position(self, id):
-        return [one.id for one in self.part.corpus.utterances].index(id)
-
-
-def speech(number):
-    """Between a quarter and 1.3 seconds of a gliding tone with noise, other ones for each recording."""
-    random = np.random.default_rng(number)
-    samples = 2000 + 650 * number
-    glide = np.cumsum(np.linspace(0.05, 0.9, samples) * random.uniform(0.3, 1))
-    return (0.3 * np.sin(glide) + 0.02 * random.standard_normal(samples)).astype(np.float32)
-
-
-def make(folder):
-    lines = []
-    for number, speaker in enumerate(SPEAKERS):
-        record(folder / "wavs" / f"u{number:02d}.wav", speech(number), AUDIO.sample_rate)
-        said = "the words that are said here"[: 4 + 2 * number]
-        lines.append(f"u{number:02d}|{said}|{said}|{speaker}|en\n")
-    (folder / "metadata.csv").write_text("".join(lines), encoding="utf-8")
-    recipe = Recipe(
-        run=Run(folder=str(folder / "runs"), seed=SEED),
-        data=Data(train=str(folder), validation_share=0.0, reference_seconds=0.5, shape_count=2),
-        audio=AUDIO,
-        codec=Codec(segment_frames=32, batch_size=4),
-        train=Train(batch_size=3),
-    )
-    found = dataset.gather(recipe, lambda line: None)
-    lengths = found.train.lengths
-    planned = plan.plan(recipe, lengths.text, lengths.frames, found.tokenizer.size)
-    codec = CodecModel(SMALL.codec, AUDIO.n_mels, np.random.default_rng(0))
-    some = np.stack([log_mel(speech(number), SPEC, STATS)[:16] for number in range(8)])
-    codec.begin(tf.constant(some))
-    return Made(recipe, found, planned, Features(AUDIO, "/CPU:0", STATS, codec), codec)
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +47,7 @@ def finished(source, batches, number):
 
 def draw(number, row, rows):
     """The random number by which the voice of a row is chosen."""
-    return int(words(SEED, number, CUTS, 2 * rows)[row])
+    return int(random_words(SEED, number, CUTS, 2 * rows)[row])
 
 
 def assert_near(ours, theirs):
@@ -181,7 +102,7 @@ def test_the_gpts_batches_are_the_same_live_and_cached(made, is_random):
             assert codes == -(-made.part.lengths.frames[position] // FRAMES_PER_CODE)
             np.testing.assert_array_equal(arrays["codes"][row, :codes], stored["codes"][row, :codes])
             said = made.part.corpus.utterances[position]
-            ids = made.material.tokenizer.encode(said.text, said.language)
+            ids = made.dataset.tokenizer.encode(said.text, said.language)
             assert arrays["text"][row, : arrays["text_lengths"][row]].tolist() == ids
             voice = live._voice(int(position), draw(number, row, one.rows) if is_random else 0)
             heard = min(count, made.part.lengths.frames[voice])  # what is repeated after that is not on whole frames
@@ -197,9 +118,9 @@ def test_batches_of_free_lengths_are_as_long_as_their_longest_member(made, cache
 
     What is said is that of the same batch in its static shape, and features are traced once.
     """
-    source, static = made.gpt(cached, is_free=True), made.gpt(cached)
+    source, static = made.gpt(cached, dynamic_shapes=True), made.gpt(cached)
     order = attrs.evolve(made.plan.order, workers=workers)
-    try_shapes(source, order, is_free=True)
+    warm_up(source, order, dynamic_shapes=True)
     lengths, seen = made.part.lengths, []
     for number, batches in enumerate(zip(*(order.batches(0, worker=worker) for worker in range(workers)))):
         members = np.concatenate([one.utterances for one in batches])
@@ -242,10 +163,10 @@ def test_stored_features_are_made_once(made):
 
 def test_no_blank_row_is_made_to_be_stored_where_lengths_are_free(made, monkeypatch):
     """It would cost as much as any other. What is stored is what static shapes store."""
-    free, rows = Features(AUDIO, "/CPU:0", STATS, made.model, is_free=True), []
+    free, rows = Features(AUDIO, "/CPU:0", STATS, made.model, dynamic_shapes=True), []
     whole = free.mel
     monkeypatch.setattr(free, "mel", lambda waves, lengths: rows.append(len(waves)) or whole(waves, lengths))
-    stored = Filling(made.recipe, made.part, made.plan.layout, free).mels("free", lambda done, total: None)
+    stored = FeatureBuilder(made.recipe, made.part, made.plan.layout, free).mels("free", lambda done, total: None)
     static = made.filling().mels("static", lambda done, total: None)
     layout = made.plan.layout
     assert any(count % shape.batch_size for count, shape in zip(layout.counts, layout.shapes))
@@ -257,7 +178,7 @@ def test_no_blank_row_is_made_to_be_stored_where_lengths_are_free(made, monkeypa
 @pytest.mark.parametrize("cached", [False, True], ids=["live", "cached"])
 def test_counts_are_what_the_losses_are_means_of(made, cached):
     """What the host counts of a batch is what the model counts, blank rows among them."""
-    gpt = GptStage(made.recipe, made.material.tokenizer, made.plan.layout.shapes)
+    gpt = GptStage(made.recipe, made.dataset.tokenizer, made.plan.layout.shapes)
     one = next(iter(made.plan.order.batches(0)))
     rows, arrays = finished(made.gpt(cached), [one], 0)
     shape = made.plan.layout.shapes[one.shape]
@@ -431,7 +352,7 @@ def test_every_shape_is_traced_before_it_is_wanted(made):
     fresh = made._replace(features=Features(AUDIO, "/CPU:0", STATS, made.model))
     sources = [(fresh.codec(), fresh.codec_order()), (fresh.gpt(), fresh.plan.order)]
     for source, order in sources:
-        try_shapes(source, order)
+        warm_up(source, order)
     traces = [function.traces for function in fresh.features.functions]
     assert {function.name: function.traces for function in fresh.features.functions}["codes"] == 2
     for source, order in sources:
@@ -445,7 +366,7 @@ def test_what_workers_read_apart_is_what_one_reads_together(made, kind):
     """Three replicas, dealt to two workers: every row is read by one of them, as it would have been by one for all."""
 
     def source(share=None):
-        return made.codec(share=share) if kind == "codec" else made.gpt(is_free=kind == "free", share=share)
+        return made.codec(share=share) if kind == "codec" else made.gpt(dynamic_shapes=kind == "free", share=share)
 
     order = made.codec_order(3) if kind == "codec" else attrs.evolve(made.plan.order, workers=3)
     for number, batches in enumerate(zip(*(order.batches(0, worker=worker) for worker in range(3)))):

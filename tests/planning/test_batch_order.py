@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from xtts.planning.batch_order import Order
+from xtts.planning.batch_order import BatchOrder
 
 GOLDEN_DIGEST = "5086f99a841357b04deaed333e427d88e86df53561e40b12f7d09490ff7bffd1"
 GOLDEN_BATCH = (3, [133, 97, 121])
@@ -19,7 +19,7 @@ layouts = st.integers(1, 5).flatmap(
 
 
 def order_of(shape_of, batch_sizes, seed=0, workers=1):
-    return Order(np.array(shape_of, np.int16), tuple(batch_sizes), seed, workers)
+    return BatchOrder(np.array(shape_of, np.int16), tuple(batch_sizes), seed, workers)
 
 
 def corpus(count=500):
@@ -83,7 +83,7 @@ def test_seed_and_epoch_alone_decide_the_order():
     first = as_lists(corpus().batches(2))
     assert as_lists(corpus().batches(2)) == first
     assert as_lists(corpus().batches(3)) != first
-    other = Order(corpus().shape_of, corpus().batch_sizes, seed=6)
+    other = BatchOrder(corpus().shape_of, corpus().batch_sizes, seed=6)
     assert as_lists(other.batches(2)) != first
 
 
@@ -124,9 +124,9 @@ def test_the_digest_names_the_order():
     """Any other seed, batch size, number of workers or corpus has another digest."""
     order = corpus()
     others = [
-        Order(order.shape_of, order.batch_sizes, 6),
-        Order(order.shape_of, (8, 6, 4, 4), 5),
-        Order(order.shape_of, order.batch_sizes, 5, workers=2),
-        Order(order.shape_of[:-1], order.batch_sizes, 5),
+        BatchOrder(order.shape_of, order.batch_sizes, 6),
+        BatchOrder(order.shape_of, (8, 6, 4, 4), 5),
+        BatchOrder(order.shape_of, order.batch_sizes, 5, workers=2),
+        BatchOrder(order.shape_of[:-1], order.batch_sizes, 5),
     ]
     assert len({order.digest(), *(other.digest() for other in others)}) == 5

@@ -1,11 +1,11 @@
-"""material: from a recipe to a checked corpus, a tokenizer and length tables, with real files."""
+"""dataset: from a recipe to a checked corpus, a tokenizer and length tables, with real files."""
 
 import pytest
 from recordings import ljspeech, record, tone
 
 from xtts.corpus.utterances import CorpusError, Reason
 from xtts.planning import dataset
-from xtts.recipe.schema import Data, Demo, Model, Recipe, Run
+from xtts.recipe.schema import DataSection, DemoSection, ModelSection, Recipe, RunSection
 
 
 def corpus(folder, count=12):
@@ -15,12 +15,12 @@ def corpus(folder, count=12):
 
 def gathered(recipe):
     said = []
-    return dataset.gather(recipe, said.append), said
+    return dataset.load_dataset(recipe, said.append), said
 
 
 def test_a_corpus_is_read_split_and_measured(tmp_path):
     """Every usable utterance is either trained on or held out, with a row of lengths each."""
-    found, said = gathered(Recipe(data=Data(train=corpus(tmp_path), validation_share=0.25)))
+    found, said = gathered(Recipe(data=DataSection(train=corpus(tmp_path), validation_share=0.25)))
     train, held_out = found.train.corpus.utterances, found.held_out.corpus.utterances
     assert (len(train), len(held_out)) == (9, 3)
     assert not {one.id for one in train} & {one.id for one in held_out}
@@ -32,7 +32,7 @@ def test_a_corpus_is_read_split_and_measured(tmp_path):
 def test_a_corpus_for_validation_is_taken_as_it_is(tmp_path):
     """With data.val nothing is held out of data.train."""
     train, val = corpus(tmp_path / "train"), corpus(tmp_path / "val", 3)
-    found, _ = gathered(Recipe(data=Data(train=train, val=val)))
+    found, _ = gathered(Recipe(data=DataSection(train=train, val=val)))
     assert len(found.train.corpus.utterances) == 12
     assert len(found.held_out.corpus.utterances) == 3
 
@@ -44,7 +44,7 @@ def test_what_cannot_be_used_is_set_aside_with_its_reason(tmp_path):
     lines = (tmp_path / "metadata.csv").read_text(encoding="utf-8").splitlines()
     lines[5] = "clip5|!?|!?"
     (tmp_path / "metadata.csv").write_text("\n".join(lines), encoding="utf-8")
-    found, _ = gathered(Recipe(data=Data(train=folder)))
+    found, _ = gathered(Recipe(data=DataSection(train=folder)))
     assert sorted((one.id, one.reason) for one in found.rejected) == [
         ("clip3", Reason.SILENT),
         ("clip5", Reason.TEXT_UNKNOWN),
@@ -55,15 +55,17 @@ def test_only_a_fixed_shape_has_the_recipes_limits(tmp_path):
     """A planned run keeps what is longer than max_mel_frames; a fixed one sets it aside."""
     folder = corpus(tmp_path)
     record(tmp_path / "wavs" / "clip0.wav", tone(256 * 900))
-    planned, _ = gathered(Recipe(data=Data(train=folder, validation_share=0.0)))
-    fixed, _ = gathered(Recipe(data=Data(train=folder, validation_share=0.0, pad_to_fixed_length=True)))
+    planned, _ = gathered(Recipe(data=DataSection(train=folder, validation_share=0.0)))
+    fixed, _ = gathered(Recipe(data=DataSection(train=folder, validation_share=0.0, pad_to_fixed_length=True)))
     assert len(planned.train.lengths) == 12
     assert [(one.id, one.reason) for one in fixed.rejected] == [("clip0", Reason.AUDIO_LONG)]
 
 
 def test_a_recipe_without_a_corpus_gets_one_that_speaks(tmp_path):
     """The demo corpus is made beside the runs, in the recipe's languages, and used again the next time."""
-    recipe = Recipe(run=Run(folder=str(tmp_path)), demo=Demo(minutes=0.3, voices=2), model=Model(size="tiny"))
+    recipe = Recipe(
+        run=RunSection(folder=str(tmp_path)), demo=DemoSection(minutes=0.3, voices=2), model=ModelSection(size="tiny")
+    )
     found, said = gathered(recipe)
     spoken = [*found.train.corpus.utterances, *found.held_out.corpus.utterances]
     assert {one.language for one in spoken} == {"en", "fa"}
@@ -80,4 +82,4 @@ def test_too_little_is_an_error_that_shows_why(tmp_path):
     for clip in (tmp_path / "wavs").iterdir():
         clip.write_bytes(b"")
     with pytest.raises(CorpusError, match="file empty"):
-        gathered(Recipe(data=Data(train=folder)))
+        gathered(Recipe(data=DataSection(train=folder)))

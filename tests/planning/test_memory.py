@@ -6,8 +6,8 @@ import pytest
 
 from xtts.planning import memory
 from xtts.planning.shapes import Shape, batch_sizes, joint_length
-from xtts.planning.sizes import SIZES, parameters
-from xtts.recipe.schema import Devices, Recipe, Run, Train
+from xtts.planning.sizes import SIZES, count_parameters
+from xtts.recipe.schema import DevicesSection, Recipe, RunSection, TrainSection
 
 TOKENS = 100  # of the tokenizer
 
@@ -20,12 +20,12 @@ def shapes_of(batch_size, *lengths):
 
 def budget_of(size, recipe, device="model", shapes=None):
     shapes = shapes or shapes_of(recipe.train.batch_size, (60, 400), (180, 860))
-    return memory.budgets(recipe, SIZES[size], TOKENS, shapes)[device]
+    return memory.memory_budgets(recipe, SIZES[size], TOKENS, shapes)[device]
 
 
 def recipe_of(**changes):
     """A recipe with settings changed, each in its own section."""
-    sections = {"train": Train, "devices": Devices, "run": Run}
+    sections = {"train": TrainSection, "devices": DevicesSection, "run": RunSection}
     recipe = Recipe()
     for key, value in changes.items():
         section = next(name for name, kind in sections.items() if key in attrs.fields_dict(kind))
@@ -35,7 +35,7 @@ def recipe_of(**changes):
 
 def test_weights_gradients_and_optimizer_are_counted_in_floats():
     """Weights and gradients take four bytes each, AdamW's moments and the running average twelve."""
-    weights = parameters(SIZES["small"], TOKENS)["gpt"].weights
+    weights = count_parameters(SIZES["small"], TOKENS)["gpt"].weights
     budget = budget_of("small", recipe_of())
     assert (budget.weights, budget.gradients, budget.optimizer) == (4 * weights, 4 * weights, 12 * weights)
     assert budget.total == 20 * weights + budget.activations + budget.buffer
@@ -80,13 +80,13 @@ def test_the_stage_that_needs_most_is_the_one_shown():
     both, codec = budget_of("tiny", recipe_of()), budget_of("tiny", recipe_of(stages=("codec",)))
     assert (both.stage, codec.stage) == ("gpt", "codec")
     assert codec.total < both.total
-    assert codec.weights == 4 * parameters(SIZES["tiny"], TOKENS)["codec"].total
+    assert codec.weights == 4 * count_parameters(SIZES["tiny"], TOKENS)["codec"].total
 
 
 def test_what_fits_gets_no_advice():
     """A recipe within its limits is left alone."""
     recipe = recipe_of()
-    assert memory.advice(recipe, SIZES["tiny"], TOKENS, shapes_of(16, (60, 400), (180, 860))) == []
+    assert memory.memory_advice(recipe, SIZES["tiny"], TOKENS, shapes_of(16, (60, 400), (180, 860))) == []
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_following_the_advice_makes_it_fit(size, limit, key):
     """Advice names a key and a value with which the run then fits: the buffer first, then the batch, then the size."""
     recipe = recipe_of(model_gpu_memory_limit=limit)
     lengths = ((60, 400), (180, 860))
-    (advice,) = memory.advice(recipe, SIZES[size], TOKENS, shapes_of(16, *lengths))
+    (advice,) = memory.memory_advice(recipe, SIZES[size], TOKENS, shapes_of(16, *lengths))
     assert f"devices.model_gpu_memory_limit gives it {limit}" in advice
     setting, value = re.search(rf"write ({key}) = \"?(\w+)\"?", advice).groups()
     assert setting == key
@@ -117,7 +117,7 @@ def test_following_the_advice_makes_it_fit(size, limit, key):
 def test_the_data_device_has_a_limit_of_its_own():
     """Features that do not fit on the data device are told by its own key."""
     recipe = recipe_of(data_gpu_memory_limit=100)
-    (advice,) = memory.advice(recipe, SIZES["tiny"], TOKENS, shapes_of(16, (60, 400), (180, 860)))
+    (advice,) = memory.memory_advice(recipe, SIZES["tiny"], TOKENS, shapes_of(16, (60, 400), (180, 860)))
     assert advice.startswith("the data device")
     assert "devices.data_gpu_memory_limit gives it 100" in advice
 

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xtts.planning import plan as plans
-from xtts.planning.plan import CURVE, PlanError, Speed, plan
-from xtts.recipe.loading import loads
+from xtts.planning.plan import CURVE, MachineSpeed, PlanError, make_plan
+from xtts.recipe.loading import parse_recipe
 
 GOLDEN_JOINT = [146, 206, 247, 299, 340, 404]
 GOLDEN_HASH = "9fd3f10e1f30d9c9687df4acd35a77588296fa69bfa4189bcc90e299fda4d193"
@@ -24,7 +24,7 @@ def corpus(count=600, seed=0):
 
 
 def planned(text, count=600, **more):
-    return plan(loads("[run]\nname = 'test'\n" + text), *corpus(count), text_tokens=60, **more)
+    return make_plan(parse_recipe("[run]\nname = 'test'\n" + text), *corpus(count), text_tokens=60, **more)
 
 
 @pytest.mark.parametrize("mode", ["planned", "fixed", "relaxed"])
@@ -114,7 +114,7 @@ def test_what_was_set_aside_before_is_counted_with_the_rest():
     """Reasons from the corpus and reasons of the plan stand in one table, most frequent first."""
     text, mel = corpus(50)
     text[0], mel[1] = 403, 5000
-    found = plan(loads("[run]\nname = 'test'"), text, mel, 60, rejected={"silence": 7, "no such file": 1})
+    found = make_plan(parse_recipe("[run]\nname = 'test'"), text, mel, 60, rejected={"silence": 7, "no such file": 1})
     assert found.utterances == 48
     assert sorted(found.rejected.values()) == [1, 1, 1, 7]
     assert found.layout.shape_of[:2].tolist() == [-1, -1]
@@ -127,13 +127,13 @@ def test_what_was_set_aside_before_is_counted_with_the_rest():
 def test_every_usable_utterance_is_trained_on_once_an_epoch(pairs, batch_size):
     """Whatever the lengths, an epoch holds exactly the utterances that were not set aside."""
     text, mel = (np.array(column) for column in zip(*pairs))
-    recipe = loads(f"[train]\nbatch_size = {batch_size}\n[data]\nshape_count = 3")
+    recipe = parse_recipe(f"[train]\nbatch_size = {batch_size}\n[data]\nshape_count = 3")
     usable = np.flatnonzero((text <= 402) & (mel <= 2412)).tolist()
     if not usable:
         with pytest.raises(PlanError, match="can be trained on"):
-            plan(recipe, text, mel, 60)
+            make_plan(recipe, text, mel, 60)
         return
-    found = plan(recipe, text, mel, 60)
+    found = make_plan(recipe, text, mel, 60)
     assert sorted(i for batch in found.order.batches(0) for i in batch.utterances) == usable
     assert found.utterances == len(usable) == len(pairs) - sum(found.rejected.values())
 
@@ -154,8 +154,8 @@ def test_shapes_that_nobody_named_are_the_fastest_of_the_machine(text, on_gpu, o
     """Free lengths without a GPU, unless XLA or a number of shapes is asked for; and always as a run was begun."""
     for is_there, expected in ((True, on_gpu), (False, on_cpu)):
         monkeypatch.setattr(plans, "has_gpu", lambda is_there=is_there: is_there)
-        assert plans.settled(loads(text)).data.shapes == expected
-    assert plans.settled(loads("[data]"), begun="planned").data.shapes == "planned"
+        assert plans.resolve_shapes(parse_recipe(text)).data.shapes == expected
+    assert plans.resolve_shapes(parse_recipe("[data]"), begun="planned").data.shapes == "planned"
 
 
 def test_a_gpu_that_is_hidden_is_none(monkeypatch):
@@ -186,7 +186,7 @@ def test_workers_share_the_epoch():
 
 def test_a_faster_machine_gets_fewer_shapes():
     """Traces cost the same on a machine that steps a thousand times faster, so fewer are worth it."""
-    slow, fast = planned("", count=5000), planned("", count=5000, speed=Speed(work_per_second=30e12))
+    slow, fast = planned("", count=5000), planned("", count=5000, speed=MachineSpeed(work_per_second=30e12))
     assert len(fast.layout.shapes) < len(slow.layout.shapes)
 
 
@@ -233,18 +233,18 @@ def test_limits_beyond_the_models_positions_are_refused():
 
 def test_a_corpus_of_nothing_is_a_sentence():
     """With no usable utterance the reasons are told, and what to do."""
-    recipe = loads("[run]\nname = 'test'")
+    recipe = parse_recipe("[run]\nname = 'test'")
     with pytest.raises(PlanError, match=r"none of 3 utterances can be trained on \(3 silence\)"):
-        plan(recipe, [], [], 60, rejected={"silence": 3})
+        make_plan(recipe, [], [], 60, rejected={"silence": 3})
     with pytest.raises(PlanError, match="the corpus has no utterances"):
-        plan(recipe, [], [], 60)
+        make_plan(recipe, [], [], 60)
 
 
 def test_the_same_corpus_has_the_same_plan_everywhere():
     """Shapes and order hash are those first computed, whatever the release of Python and numpy."""
     random = np.random.RandomState(3)  # whose streams do not change
     mel = random.randint(100, 860, 1000)
-    found = plan(loads("[data]\nshape_count = 6\n[run]\nseed = 11"), mel // 6 + 7, mel, 60)
+    found = make_plan(parse_recipe("[data]\nshape_count = 6\n[run]\nseed = 11"), mel // 6 + 7, mel, 60)
     assert [shape.joint_length for shape in found.layout.shapes] == GOLDEN_JOINT
     assert found.as_json()["order_hash"] == GOLDEN_HASH
 

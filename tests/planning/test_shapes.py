@@ -6,12 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xtts.planning import shapes
-from xtts.planning.shapes import SET_ASIDE, ShapeError, Weighing, joint_length
-from xtts.planning.sizes import SIZES, Cost, cost
+from xtts.planning.shapes import SET_ASIDE, ShapeError, TraceCost, joint_length
+from xtts.planning.sizes import SIZES, StepCost, step_cost
 
-TINY = cost(SIZES["tiny"].gpt)
-FREE = Weighing(trace_seconds=0.0, run_seconds=1.0)  # traces cost nothing
-COSTS = st.sampled_from([Cost(1, 0), Cost(0, 1), TINY, cost(SIZES["v2"].gpt)])
+TINY = step_cost(SIZES["tiny"].gpt)
+FREE = TraceCost(trace_seconds=0.0, run_seconds=1.0)  # traces cost nothing
+COSTS = st.sampled_from([StepCost(1, 0), StepCost(0, 1), TINY, step_cost(SIZES["v2"].gpt)])
 
 utterances = st.lists(st.tuples(st.integers(1, 60), st.integers(1, 300)), min_size=1, max_size=60)
 few_lengths = st.dictionaries(st.integers(1, 500), st.integers(1, 40), min_size=1, max_size=9)
@@ -66,7 +66,7 @@ def test_no_other_shapes_do_less_work(histogram, work, with_blank_rows, batch_si
 def test_the_optimum_does_not_depend_on_the_block_it_is_worked_in(monkeypatch):
     """A histogram wider than one block of the dynamic programme gets the shapes it would get in one piece."""
     text, mel = corpus(3000)
-    lengths, counts = shapes.histogram(joint_length(text, mel))
+    lengths, counts = shapes.length_histogram(joint_length(text, mel))
     whole = shapes.boundaries(lengths, counts, TINY, 6)
     monkeypatch.setattr(shapes, "_BLOCK", 7)
     assert len(lengths) > 7
@@ -80,9 +80,9 @@ def test_every_utterance_fits_in_exactly_one_shape(pairs, batch_size, count, mod
     """Nothing is lost or doubled, and every utterance is within each of its shape's lengths."""
     text, mel = arrays(pairs)
     if mode == "planned":
-        layout = shapes.planned(text, mel, TINY, batch_size, count, FREE)
+        layout = shapes.plan_shapes(text, mel, TINY, batch_size, count, FREE)
     else:
-        layout = shapes.relaxed(text, mel, TINY, batch_size)
+        layout = shapes.relaxed_shapes(text, mel, TINY, batch_size)
     assert layout.counts == tuple(np.bincount(layout.shape_of, minlength=len(layout.shapes)))
     assert sum(layout.counts) == len(pairs)
     joint = joint_length(text, mel)
@@ -99,7 +99,7 @@ def test_every_utterance_fits_in_exactly_one_shape(pairs, batch_size, count, mod
 def test_a_fixed_shape_sets_aside_what_is_longer(pairs, max_text, max_mel):
     """With one fixed shape, exactly the utterances beyond either limit are set aside."""
     text, mel = arrays(pairs)
-    layout = shapes.fixed(text, mel, max_text, max_mel, 4)
+    layout = shapes.fixed_shapes(text, mel, max_text, max_mel, 4)
     fits = [length <= max_text and frames <= max_mel for length, frames in pairs]
     assert (layout.shape_of != SET_ASIDE).tolist() == fits
     assert layout.counts == (sum(fits),)
@@ -117,7 +117,7 @@ def test_the_sequence_is_counted_token_by_token():
 def test_batches_hold_as_many_tokens_whatever_their_shape():
     """The longest shape has the batch size asked for, others fill its tokens to the last row that fits."""
     text, mel = corpus(2000)
-    layout = shapes.planned(text, mel, TINY, 16, 6, FREE)
+    layout = shapes.plan_shapes(text, mel, TINY, 16, 6, FREE)
     longest = layout.shapes[-1]
     assert longest.batch_size == 16
     for shape in layout.shapes:
@@ -127,7 +127,7 @@ def test_batches_hold_as_many_tokens_whatever_their_shape():
 def test_blank_rows_are_avoided_where_shapes_can_be_cut_at_whole_batches():
     """On a small corpus the plan computes less than the shapes of least padding do, whose last batches stay blank."""
     text, mel = corpus(120)
-    lengths, counts = shapes.histogram(joint_length(text, mel))
+    lengths, counts = shapes.length_histogram(joint_length(text, mel))
     rows = shapes.batch_sizes(lengths, 16)
     least_padding = shapes.boundaries(lengths, counts, TINY, 4)[4]
     least_work = shapes.boundaries(lengths, counts, TINY, 4, rows)[4]
@@ -141,7 +141,7 @@ def test_blank_rows_are_avoided_where_shapes_can_be_cut_at_whole_batches():
 def test_the_number_of_shapes_weighs_traces_against_padding(trace_seconds, expected):
     """Where traces cost nothing all shapes are used, where they cost more than the run only one is."""
     text, mel = corpus(20_000)
-    layout = shapes.planned(text, mel, TINY, 2, None, Weighing(trace_seconds, 1000.0))
+    layout = shapes.plan_shapes(text, mel, TINY, 2, None, TraceCost(trace_seconds, 1000.0))
     assert len(layout.shapes) == expected
 
 
@@ -149,21 +149,21 @@ def test_longer_runs_get_more_shapes():
     """The same traces are worth more shapes the longer the run lasts."""
     text, mel = corpus(5000)
     chosen = [
-        len(shapes.planned(text, mel, TINY, 4, None, Weighing(5.0, seconds)).shapes) for seconds in (10, 300, 9000)
+        len(shapes.plan_shapes(text, mel, TINY, 4, None, TraceCost(5.0, seconds)).shapes) for seconds in (10, 300, 9000)
     ]
     assert chosen[0] < chosen[1] < chosen[2]
 
 
 def test_more_shapes_than_lengths_are_not_made():
     """A corpus of two lengths gets two shapes, however many are asked for."""
-    layout = shapes.planned(np.array([5, 5, 9]), np.array([40, 40, 80]), TINY, 4, 12, FREE)
+    layout = shapes.plan_shapes(np.array([5, 5, 9]), np.array([40, 40, 80]), TINY, 4, 12, FREE)
     assert layout.counts == (2, 1)
 
 
 def test_pools_of_a_small_corpus_still_hold_several_batches():
     """Relaxed batches are drawn from pools of several batches, so that the same utterances do not always meet."""
     text, mel = corpus(400)
-    layout = shapes.relaxed(text, mel, TINY, 8)
+    layout = shapes.relaxed_shapes(text, mel, TINY, 8)
     assert 1 < len(layout.shapes) <= sum(layout.batches) / (shapes.POOL_BATCHES - 1)
 
 
@@ -171,4 +171,4 @@ def test_no_utterances_make_no_shapes():
     """An empty corpus is a sentence, not a traceback from numpy."""
     empty = np.array([], np.int32)
     with pytest.raises(ShapeError, match="no utterance is left"):
-        shapes.planned(empty, empty, TINY, 4, 2, FREE)
+        shapes.plan_shapes(empty, empty, TINY, 4, 2, FREE)

@@ -5,8 +5,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from xtts.planning.sizes import SIZES, Codec, Cost, Decoder, Gpt, Size, Speaker, cost, parameters
-from xtts.recipe.schema import Model
+from xtts.planning.sizes import (
+    SIZES,
+    CodecSize,
+    DecoderSize,
+    GptSize,
+    ModelSize,
+    SpeakerSize,
+    StepCost,
+    count_parameters,
+    step_cost,
+)
+from xtts.recipe.schema import ModelSection
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "sizes.json").read_text())
 STATE = ("running_", "codebook")  # moved by averages
@@ -15,17 +25,17 @@ NO_PARAMETER = ("torch_spec", "discrete_loss")  # features, and bookkeeping
 
 def golden_size():
     gpt, dvae, decoder, speaker = (GOLDEN["config"][part] for part in ("gpt", "dvae", "decoder", "speaker"))
-    return Size(
-        Gpt(
+    return ModelSize(
+        GptSize(
             gpt["layers"],
             gpt["model_dim"],
             gpt["heads"],
             text_positions=gpt["max_text_tokens"],
             audio_positions=gpt["max_mel_tokens"],
         ),
-        Codec(dvae["hidden_dim"], dvae["codebook_dim"], dvae["num_tokens"], dvae["num_resnet_blocks"]),
-        Speaker(tuple(speaker["layers"]), tuple(speaker["num_filters"]), speaker["proj_dim"], speaker["input_dim"]),
-        Decoder(decoder["upsample_initial_channel_decoder"]),
+        CodecSize(dvae["hidden_dim"], dvae["codebook_dim"], dvae["num_tokens"], dvae["num_resnet_blocks"]),
+        SpeakerSize(tuple(speaker["layers"]), tuple(speaker["num_filters"]), speaker["proj_dim"], speaker["input_dim"]),
+        DecoderSize(decoder["upsample_initial_channel_decoder"]),
     )
 
 
@@ -40,19 +50,19 @@ def tensors(part, wanted):
 @pytest.mark.parametrize("part", ["gpt", "codec", "speaker", "decoder"])
 def test_arithmetic_counts_every_tensor_of_a_stored_model(part):
     """Each part's weights and state, by arithmetic, are as many as a stored model of the same sizes holds."""
-    count = parameters(golden_size(), GOLDEN["config"]["gpt"]["number_text_tokens"])[part]
+    count = count_parameters(golden_size(), GOLDEN["config"]["gpt"]["number_text_tokens"])[part]
     assert count.weights == tensors(part, wanted=False)
     assert count.state == tensors(part, wanted=True)
 
 
 def test_every_size_a_recipe_can_name_is_a_preset():
     """The table has exactly the names that `model.size` allows."""
-    assert set(SIZES) == set(Model.__annotations__["size"].__args__)
+    assert set(SIZES) == set(ModelSection.__annotations__["size"].__args__)
 
 
 def test_presets_grow_from_tiny_to_v2():
     """Each preset has more parameters, in every part or the same, than the one before it."""
-    counts = [parameters(size, 100) for size in SIZES.values()]
+    counts = [count_parameters(size, 100) for size in SIZES.values()]
     for smaller, larger in zip(counts, counts[1:]):
         assert smaller["gpt"].total < larger["gpt"].total
         assert all(smaller[part].total <= larger[part].total for part in smaller)
@@ -63,7 +73,7 @@ def test_v2_has_the_published_sizes():
     size = SIZES["v2"]
     assert (size.gpt.layers, size.gpt.width, size.gpt.heads) == (30, 1024, 16)
     assert (size.codec.hidden, size.codec.code_width, size.codec.codes) == (512, 512, 1024)
-    more = parameters(size, 6682)["gpt"].total - parameters(size, 6681)["gpt"].total
+    more = count_parameters(size, 6682)["gpt"].total - count_parameters(size, 6681)["gpt"].total
     assert more == 2 * 1024 + 1  # a row of the embedding, a row of the head, a bias
 
 
@@ -78,10 +88,10 @@ def test_presets_can_be_built():
 
 def test_cost_is_linear_plus_quadratic_and_keeps_its_proportions():
     """The work of a sequence is counted layer by layer, and reducing it changes no ratio."""
-    work = cost(SIZES["tiny"].gpt)
+    work = step_cost(SIZES["tiny"].gpt)
     one_layer = 12 * 256**2 * 100 + 2 * 256 * 100**2
     assert work.of(100) == 4 * one_layer
     lengths = np.array([10, 100, 1000])
     assert np.array_equal(work.of(lengths) * work.reduced().of(10), work.reduced().of(lengths) * work.of(10))
-    assert work.reduced() == Cost(6 * 256, 1)
-    assert Cost(7, 0).reduced() == Cost(1, 0)
+    assert work.reduced() == StepCost(6 * 256, 1)
+    assert StepCost(7, 0).reduced() == StepCost(1, 0)

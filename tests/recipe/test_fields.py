@@ -46,7 +46,7 @@ LIST = {"type": "array", "items": CHOICE, "minItems": 1, "uniqueItems": True}
 )
 def test_what_is_wrong_is_said_with_what_to_write(value, kind, words):
     """A value that is not of its kind gets a sentence with a remedy after the semicolon."""
-    problem = fields.problem(value, kind)
+    problem = fields.find_problem(value, kind)
     assert words in problem
     assert "; " in problem
 
@@ -67,7 +67,7 @@ def test_what_is_wrong_is_said_with_what_to_write(value, kind, words):
 )
 def test_what_is_right_is_not_complained_of(value, kind):
     """A value of its kind has no problem; a whole number will do for a number."""
-    assert fields.problem(value, kind) is None
+    assert fields.find_problem(value, kind) is None
 
 
 @pytest.mark.parametrize(
@@ -90,6 +90,6 @@ def test_what_is_right_is_not_complained_of(value, kind):
 )
 def test_a_flags_text_is_typed_by_the_setting_it_sets(text, kind, value):
     """ "8" is a number to a setting that wants one, and text to one that wants text."""
-    found = fields.from_text(text, kind)
+    found = fields.parse_flag(text, kind)
     assert found == value
     assert type(found) is type(value)

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from xtts.recipe.lines import RecipeError, dotted, key_lines, parse
+from xtts.recipe.lines import RecipeError, dotted_key, key_lines, parse_toml
 
 TEXT = '''\
 # a comment
@@ -52,7 +52,7 @@ def test_lines_are_counted_the_same_with_windows_line_ends():
 def test_every_broken_line_is_reported_at_once():
     """One mistake does not hide the next, and a broken header does not break the lines under it."""
     with pytest.raises(RecipeError) as caught:
-        parse('[train]\nname = hello\nsteps = 4\nx 3\n[data\ntrain = "C:\\data"\nsteps = 4\n', "r.toml")
+        parse_toml('[train]\nname = hello\nsteps = 4\nx 3\n[data\ntrain = "C:\\data"\nsteps = 4\n', "r.toml")
     assert [problem.place for problem in caught.value.problems] == ["r.toml:2", "r.toml:4", "r.toml:5", "r.toml:6"]
     assert all("; " in problem.text for problem in caught.value.problems)
 
@@ -73,11 +73,11 @@ def test_a_syntax_mistake_names_its_line_and_a_remedy(text, line, words):
     if words == "too long" and not hasattr(sys, "get_int_max_str_digits"):
         pytest.skip("this Python reads a number of any length")
     with pytest.raises(RecipeError) as caught:
-        parse(text, "r.toml")
+        parse_toml(text, "r.toml")
     assert caught.value.problems[0].place == f"r.toml:{line}"
     assert words in str(caught.value)
 
 
 def test_a_key_that_is_not_a_plain_name_is_quoted():
     """A key with a line break in it cannot break a message in two."""
-    assert dotted(("a", "b\nc")) == "a.'b\\nc'"
+    assert dotted_key(("a", "b\nc")) == "a.'b\\nc'"

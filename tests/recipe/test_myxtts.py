@@ -40,8 +40,8 @@ def migrated(tmp_path):
     def made(text):
         path, out = tmp_path / "config.yaml", tmp_path / "out.toml"
         path.write_text(text, encoding="utf-8")
-        done = myxtts.write(path, out)
-        return done, loading.load(out)
+        done = myxtts.write_migrated(path, out)
+        return done, loading.load_recipe(out)
 
     return made
 
@@ -68,7 +68,9 @@ def test_a_configuration_becomes_a_recipe(migrated):
 def test_every_old_key_goes_to_a_setting_that_there_is():
     """No name leads nowhere, and none that is taken over has a reason not to be."""
     known = {
-        f"{section}.{name}" for section, kind in loading.schema()["properties"].items() for name in kind["properties"]
+        f"{section}.{name}"
+        for section, kind in loading.json_schema()["properties"].items()
+        for name in kind["properties"]
     }
     assert {taken.key for taken in myxtts.TAKEN.values()} <= known
 
@@ -135,8 +137,8 @@ def test_whatever_it_says_the_recipe_loads(tmp_path_factory, values):
         sections.setdefault(section, {})[key] = value
     path = tmp_path_factory.mktemp("any") / "config.yaml"
     path.write_text(yaml.safe_dump(sections, allow_unicode=True), encoding="utf-8")
-    done = myxtts.migrate(path)
-    loading.loads(done.recipe())
+    done = myxtts.convert(path)
+    loading.parse_recipe(done.recipe())
     told = {old for old, _ in done.taken} | {one.key for one in done.left}
     unset = {name for name, value in values.items() if value is None or value == ""}
     same = {name for name in values if name in myxtts.TAKEN and _has_twin(name, values)}

@@ -8,22 +8,22 @@ import jsonschema
 import pytest
 
 from xtts.recipe import loading, schema
-from xtts.recipe.schema import Data, Devices, Recipe, Train
+from xtts.recipe.schema import DataSection, DevicesSection, Recipe, TrainSection
 
 ROOT = Path(__file__).parents[2]
 
 
 def test_the_schema_file_is_what_the_classes_say():
     """schema.json is current; `python -m xtts.recipe.schema` writes it anew."""
-    assert json.loads(json.dumps(schema.schema())) == loading.schema()
+    assert json.loads(json.dumps(schema.schema())) == loading.json_schema()
 
 
 def test_the_schema_is_a_sound_schema_that_every_shipped_recipe_fits():
     """Editors can use the schema, and it accepts what we ship."""
-    jsonschema.Draft7Validator.check_schema(loading.schema())
+    jsonschema.Draft7Validator.check_schema(loading.json_schema())
     for path in (ROOT / "recipes").glob("*.toml"):
-        tables = loading.load(path).as_tables()
-        jsonschema.validate(tables, loading.schema())
+        tables = loading.load_recipe(path).as_tables()
+        jsonschema.validate(tables, loading.json_schema())
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "recipes").glob("*.toml")), ids=lambda path: path.stem)
@@ -36,29 +36,29 @@ def test_each_shipped_recipe_names_the_schema_in_its_first_line(path):
 
 def test_every_field_has_help_and_a_kind():
     """No field is without a line of help, and none repeats another's name in its section."""
-    for field in schema.knobs().values():
+    for field in schema.setting_names().values():
         assert len(field.metadata["help"]) > 10
-        assert schema.kind_of(field)
+        assert schema.field_schema(field)
 
 
 def test_a_section_refuses_a_value_out_of_range():
     """What is built in Python is checked like what is read from a file."""
     with pytest.raises(ValueError, match="steps: 0 is out of range"):
-        Train(steps=0)
+        TrainSection(steps=0)
 
 
 def test_a_recipe_refuses_a_contradiction():
     """Sections that are fine apart are checked together."""
     with pytest.raises(ValueError, match=r"devices\.data_gpu: data_gpu and model_gpu are both GPU 0"):
-        Recipe(devices=Devices(data_gpu=0, model_gpu=0))
+        Recipe(devices=DevicesSection(data_gpu=0, model_gpu=0))
 
 
 def test_pad_to_fixed_length_means_one_fixed_shape():
     """The old name asks for the fixed way unless another is named, and then the two contradict."""
-    assert Data(pad_to_fixed_length=True).shapes == "fixed"
-    assert Data().shapes == "auto"
+    assert DataSection(pad_to_fixed_length=True).shapes == "fixed"
+    assert DataSection().shapes == "auto"
     with pytest.raises(ValueError, match=r"data\.shapes"):
-        Recipe(data=Data(pad_to_fixed_length=True, shapes="planned"))
+        Recipe(data=DataSection(pad_to_fixed_length=True, shapes="planned"))
 
 
 def test_a_recipe_cannot_be_changed_after_it_was_made():

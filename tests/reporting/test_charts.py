@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xtts.reporting import charts
-from xtts.reporting.charts import Bar, Mark, Series, bar_chart, line_chart, share_chart, thinned, ticks
+from xtts.reporting.charts import ChartBar, Mark, Series, bar_chart, line_chart, share_chart, thinned, ticks
 
 
 def parse(figure):
@@ -143,7 +143,7 @@ def test_text_cannot_break_the_page():
     evil = "<script>&\"'"
     for figure in (
         line_chart(evil, [Series(evil, [(1, 1.0)])], [Mark(1, "trace", evil)]),
-        bar_chart(evil, [Bar(evil, 1.0, evil)]),
+        bar_chart(evil, [ChartBar(evil, 1.0, evil)]),
         share_chart(evil, {evil: 1.0}),
     ):
         parse(figure)
@@ -152,7 +152,7 @@ def test_text_cannot_break_the_page():
 
 def test_bars_are_as_long_as_their_values():
     """Twice the value is twice the bar, nothing is none, and values are written at the ends."""
-    figure = bar_chart("Padding", [Bar("a", 0.2, "two"), Bar("b", 0.1), Bar("c", 0.0)], charts.percent)
+    figure = bar_chart("Padding", [ChartBar("a", 0.2, "two"), ChartBar("b", 0.1), ChartBar("c", 0.0)], charts.percent)
     bars = [float(bar.get("width")) for bar in parse(figure).iter("rect") if "fill" in bar.get("class")]
     assert bars[0] == pytest.approx(2 * bars[1], abs=0.2)
     assert bars[2] == 0

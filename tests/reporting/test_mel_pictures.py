@@ -32,7 +32,7 @@ def test_a_mel_is_a_picture_with_low_pitch_at_the_bottom():
     mel = np.zeros((10, 4))
     mel[:, 0] = 1.0
     mel[9, 3] = 1.0
-    palette, image = decode(mel_pictures.picture(mel))
+    palette, image = decode(mel_pictures.mel_png(mel))
     assert image.shape == (4 * SCALE, 10 * SCALE)
     brightness = palette[image].sum(axis=-1)
     assert (brightness[-SCALE:] > 600).all()
@@ -43,7 +43,7 @@ def test_a_mel_is_a_picture_with_low_pitch_at_the_bottom():
 def test_mels_are_stacked_with_a_gap_on_one_scale():
     """A softer mel is darker than a louder one above it; a shorter one ends in nothing, as does the gap."""
     loud, soft = np.full((6, 3), 10.0), np.linspace(0, 2, 12).reshape(4, 3)
-    palette, image = decode(mel_pictures.picture(loud, soft))
+    palette, image = decode(mel_pictures.mel_png(loud, soft))
     assert image.shape == (2 * 3 * SCALE + GAP, 6 * SCALE)
     assert (image[3 * SCALE : 3 * SCALE + GAP] == CLEAR).all()
     assert (image[-3 * SCALE :, 4 * SCALE :] == CLEAR).all()
@@ -56,7 +56,7 @@ def test_a_decoder_of_tensorflow_agrees():
     import tensorflow as tf
 
     mels = [np.random.RandomState(seed).normal(size=(30 - seed, 8)) for seed in (0, 1)]
-    seen = tf.io.decode_png(mel_pictures.picture(*mels), channels=3).numpy()
+    seen = tf.io.decode_png(mel_pictures.mel_png(*mels), channels=3).numpy()
     np.testing.assert_array_equal(seen, mel_pictures.pixels(*mels))
 
 
@@ -81,5 +81,5 @@ def test_colours_grow_brighter_evenly():
 def test_any_mel_has_a_picture(mel):
     """No frames, silence, one frame and what is not finite make a picture, and no warning."""
     with np.errstate(all="raise"):
-        _, image = decode(mel_pictures.picture(mel))
+        _, image = decode(mel_pictures.mel_png(mel))
     assert image.shape == (mel.shape[1] * SCALE, max(1, len(mel)) * SCALE)

@@ -58,10 +58,10 @@ class Clock:
 
 def make(folder, stages=("codec", "gpt"), steps=40, finished=True, samples=True):
     """A run's folder as training leaves it: two stages, or as many as are named, with `steps` of 40."""
-    files.write(folder / "recipe.toml", loading.dumps(Recipe()).replace("steps = 1000", "steps = 40"))
+    files.write_text(folder / "recipe.toml", loading.dump_recipe(Recipe()).replace("steps = 1000", "steps = 40"))
     plan = [{"text_length": t, "mel_frames": m, "batch_size": b, "work_ratio": 1.0625} for t, m, b in SHAPES]
     budget = {"model": {"total": 2**30, "limit": 2**31}}
-    files.write(folder / "plan.json", json.dumps({"shapes": plan, "steps": 40, "bytes": budget}))
+    files.write_text(folder / "plan.json", json.dumps({"shapes": plan, "steps": 40, "bytes": budget}))
     journal, clock, random = Journal(folder), Clock(), np.random.RandomState(0)
     for stage in stages:
         facts = {"tensorflow": "2.9.9", "devices": {"features": "/CPU:0", "model": "/CPU:1"}}
@@ -81,7 +81,7 @@ def make(folder, stages=("codec", "gpt"), steps=40, finished=True, samples=True)
         if samples:
             name = f"samples/{stage}-{steps}-0"
             (folder / "samples").mkdir(exist_ok=True)
-            (folder / f"{name}.png").write_bytes(mel_pictures.picture(random.normal(size=(50, 80))))
+            (folder / f"{name}.png").write_bytes(mel_pictures.mel_png(random.normal(size=(50, 80))))
             (folder / f"{name}.wav").write_bytes(b"RIFF")
             journal.add_sample(stage, steps, "spoken", "سلام دنیا", f"{name}.wav", f"{name}.png")
         if finished:
@@ -90,7 +90,7 @@ def make(folder, stages=("codec", "gpt"), steps=40, finished=True, samples=True)
 
 
 def read(folder):
-    html = report.write(folder).read_text(encoding="utf-8")
+    html = report.write_report(folder).read_text(encoding="utf-8")
     page = Page(html)
     assert all(address.startswith("data:") for address in page.addresses), "a page needs no network"
     assert not re.search(r"https?://|@import|url\(", html)
@@ -146,14 +146,14 @@ def test_a_summary_older_than_the_metrics_is_not_believed(tmp_path):
     """A run that went on after its summary was written is where its metrics are."""
     make(tmp_path, stages=("codec",), steps=10)
     Journal(tmp_path).add_metrics("codec", 11, loss=9.0, step_seconds=1.0, wait_seconds=0.0)
-    figures = run_folder.read(tmp_path).figures("codec")
+    figures = run_folder.read_run_folder(tmp_path).figures("codec")
     assert (figures["steps"], figures["finished"]) == (11, False)
     assert figures["devices"]["model"] == "/CPU:1"
 
 
 def test_a_run_that_was_only_planned_has_a_report(tmp_path):
     """The recipe and the plan are enough for a page."""
-    files.write(tmp_path / "recipe.toml", loading.dumps(Recipe()))
+    files.write_text(tmp_path / "recipe.toml", loading.dump_recipe(Recipe()))
     _, page = read(tmp_path)
     assert "Nothing is trained yet." in page.text
     assert page.headings == ["Recipe", "Versions"]
@@ -198,7 +198,7 @@ def test_texts_cannot_break_the_page(tmp_path):
 
 def test_a_hundred_thousand_steps_are_a_small_page(tmp_path):
     """The page of a long run is not much larger than that of a short one."""
-    files.write(tmp_path / "recipe.toml", loading.dumps(Recipe()))
+    files.write_text(tmp_path / "recipe.toml", loading.dump_recipe(Recipe()))
     line = (
         '{{"step": {}, "stage": "gpt", "loss": {}, "shape": "60x200x24", "step_seconds": 0.5, "wait_seconds": 0.01}}\n'
     )
@@ -212,12 +212,12 @@ def test_a_hundred_thousand_steps_are_a_small_page(tmp_path):
 def test_a_folder_that_is_not_a_runs_is_a_sentence(tmp_path):
     """No folder, an empty one, and the folder of all runs each get a remedy."""
     with pytest.raises(XttsError, match="there is no such folder; name a run's"):
-        report.write(tmp_path / "none")
+        report.write_report(tmp_path / "none")
     with pytest.raises(XttsError, match=r"there is no recipe\.toml in it; name the folder that xtts run wrote"):
-        report.write(tmp_path)
+        report.write_report(tmp_path)
     make(tmp_path / "runs" / "voice-1a2b", steps=1)
     with pytest.raises(XttsError, match=r"did you mean .*voice-1a2b\?"):
-        report.write(tmp_path / "runs")
+        report.write_report(tmp_path / "runs")
 
 
 def test_a_report_is_made_without_tensorflow(tmp_path):

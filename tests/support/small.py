@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from xtts.planning.sizes import SIZES, Codec, Decoder, Gpt, Size, Speaker
+from xtts.planning.sizes import SIZES, CodecSize, DecoderSize, GptSize, ModelSize, SpeakerSize
 
-SMALL = Size(
-    Gpt(
+SMALL = ModelSize(
+    GptSize(
         layers=1,
         width=32,
         heads=2,
@@ -14,13 +14,13 @@ SMALL = Size(
         perceiver_heads=1,
         perceiver_head_width=16,
     ),
-    Codec(hidden=8, code_width=8, codes=32),
-    Speaker(blocks=(1, 1, 1, 1), filters=(8, 8, 8, 8), width=16),
-    Decoder(width=32),
+    CodecSize(hidden=8, code_width=8, codes=32),
+    SpeakerSize(blocks=(1, 1, 1, 1), filters=(8, 8, 8, 8), width=16),
+    DecoderSize(width=32),
 )
 
 
-def use_small(monkeypatch: Any) -> Size:
+def use_small(monkeypatch: Any) -> ModelSize:
     """Until the test ends, `model.size = "tiny"` is this size."""
     monkeypatch.setitem(SIZES, "tiny", SMALL)
     return SMALL

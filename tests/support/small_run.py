@@ -7,12 +7,12 @@ import attrs
 from small import SMALL
 
 from xtts.commands import main as commands
-from xtts.planning.sizes import SIZES, Codec
+from xtts.planning.sizes import SIZES, CodecSize
 
 SMALLEST = attrs.evolve(  # a checkpoint of it is small enough to be kept among the tests
     SMALL,
     gpt=attrs.evolve(SMALL.gpt, width=16, text_positions=24, audio_positions=48),
-    codec=Codec(hidden=4, code_width=4, codes=16, blocks=1),
+    codec=CodecSize(hidden=4, code_width=4, codes=16, blocks=1),
 )
 
 

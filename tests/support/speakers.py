@@ -13,8 +13,8 @@ from xtts.model.gpt import Gpt, Tokens
 from xtts.model.speaker import SpeakerEncoder
 from xtts.recipe import loading
 from xtts.text.tokenizer import CharacterTokenizer
-from xtts.weights import importing
-from xtts.weights.layout import MEL_STATS, PREFIXES, Description
+from xtts.weights import assignment, model_folder
+from xtts.weights.layout import MEL_STATS, PREFIXES, ModelDescription
 
 SIZE = attrs.evolve(SMALL, gpt=attrs.evolve(SMALL.gpt, text_positions=70, audio_positions=83))
 LETTERS = "abcdefghijklmnopqrstuvwxyz,.!?" + "ابپتجچحخدرزسشطعفقکگلمنوهی،.؟"
@@ -29,7 +29,7 @@ def make_run(folder, parts=("gpt", "codec"), stop=1.0, size=SIZE, recipe=RECIPE,
     """A run's folder. The higher `stop` is, the sooner the model stops."""
     folder.mkdir(parents=True)
     tokenizer = CharacterTokenizer(["en", "fa"], LETTERS)
-    (folder / "recipe.toml").write_text(loading.dumps(loading.loads(recipe)), encoding="utf-8")
+    (folder / "recipe.toml").write_text(loading.dump_recipe(loading.parse_recipe(recipe)), encoding="utf-8")
     tokenizer.save(folder / "tokenizer.json")
     write_model(folder / "model", tokenizer, parts, stop, size, seed)
     return folder
@@ -53,8 +53,10 @@ def write_model(folder, tokenizer, parts, stop=1.0, size=SIZE, seed=1, vocab=Non
         if part == "decoder":  # its first weights would whisper
             for weight in module.weights().values():
                 weight.variable.assign(weight.variable * 3)
-        tensors.update(importing.save_from(module, PREFIXES[part]))
-    importing.write_folder(folder, Description(size, tokenizer.size, 80, tuple(parts), is_published), tensors, vocab)
+        tensors.update(assignment.published_weights(module, PREFIXES[part]))
+    model_folder.write_model_folder(
+        folder, ModelDescription(size, tokenizer.size, 80, tuple(parts), is_published), tensors, vocab
+    )
 
 
 def vocabulary(path):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from xtts.training.checkpoint import State
+from xtts.training.checkpoint import TrainingState
 
 SIZE = 50_000  # numbers of a tensor
 
@@ -10,7 +10,9 @@ SIZE = 50_000  # numbers of a tensor
 def state(step, size=SIZE):
     """A step's state, 8 bytes of tensors for each of `size` numbers."""
     weights = np.random.RandomState(step).standard_normal(size).astype(np.float32)
-    return State(step, {"weights": weights, "moments": weights**2, "step": np.array(step)}, {"cursor": step * 7})
+    return TrainingState(
+        step, {"weights": weights, "moments": weights**2, "step": np.array(step)}, {"cursor": step * 7}
+    )
 
 
 def is_whole(found, size=SIZE):

@@ -14,18 +14,18 @@ import tensorflow as tf
 from small import SMALL
 
 from xtts.pipeline.features import reference_shape
-from xtts.pipeline.prefetcher import Work
+from xtts.pipeline.prefetcher import StepBatches
 from xtts.planning.shapes import STOPS, Shape, joint_length
 from xtts.planning.sizes import FRAMES_PER_CODE, SIZES
-from xtts.recipe.schema import Audio, Codec, Data, Devices, Recipe, Train
+from xtts.recipe.schema import AudioSection, CodecSection, DataSection, DevicesSection, Recipe, TrainSection
 from xtts.text.tokenizer import CharacterTokenizer
 from xtts.training.optimizer import AdamW, Schedule
-from xtts.training.placement import DEFAULT, Placement, place
+from xtts.training.placement import DEFAULT, Placement, place_devices
 from xtts.training.stages import CodecStage, GptStage, trainable
-from xtts.training.step import Steps
+from xtts.training.step import TrainingSteps
 
 ONE_CPU = Placement("/CPU:0", ("/CPU:0",), DEFAULT, {"/CPU:0": "the CPU"})
-AUDIO = Audio(n_fft=256, win_length=256, n_mels=16)
+AUDIO = AudioSection(n_fft=256, win_length=256, n_mels=16)
 SIZE = attrs.evolve(SMALL, codec=attrs.evolve(SMALL.codec, blocks=1))  # which halves the time of a trace
 ROWS = 8  # of a step
 SHAPES = ((6, 16), (9, 32))  # text tokens and mel frames of the GPT's
@@ -38,7 +38,7 @@ class Trial(NamedTuple):
     recipe: Recipe
     stage: Any
     optimizer: AdamW
-    steps: Steps
+    steps: TrainingSteps
 
     def variables(self) -> Dict[str, np.ndarray]:
         """Everything that moves."""
@@ -48,13 +48,13 @@ class Trial(NamedTuple):
         return found
 
 
-def recipe_for(is_free: bool = False, **train: Any) -> Recipe:
+def recipe_for(dynamic_shapes: bool = False, **train: Any) -> Recipe:
     settings = {"steps": 100, "warmup_steps": 2, "learning_rate": 1e-3, "dropout": 0.0, **train}
     return Recipe(
         audio=AUDIO,
-        data=Data(reference_seconds=0.2, shapes="relaxed" if is_free else "planned"),
-        codec=Codec(segment_frames=16),
-        train=Train(**settings),
+        data=DataSection(reference_seconds=0.2, shapes="relaxed" if dynamic_shapes else "planned"),
+        codec=CodecSection(segment_frames=16),
+        train=TrainSection(**settings),
     )
 
 
@@ -66,11 +66,11 @@ def trial(
     validates: bool = False,
     is_traced: bool = True,
     shapes: int = 1,
-    is_free: bool = False,
+    dynamic_shapes: bool = False,
     **train: Any,
 ) -> Trial:
     """A stage whose batches have so many rows on each replica."""
-    recipe = recipe_for(is_free, **train)
+    recipe = recipe_for(dynamic_shapes, **train)
     recipe = attrs.evolve(recipe, codec=attrs.evolve(recipe.codec, batch_size=rows))
     strategy = placement.start_strategy()
     with strategy.scope():
@@ -82,7 +82,7 @@ def trial(
         variables = [weight.variable for weight in trainable(stage).values()]
         optimizer = AdamW(variables, Schedule.of(recipe.train, recipe.train.learning_rate, 100), recipe.train)
     held = attrs.evolve(stage.shapes[-1], batch_size=2) if validates else None
-    steps = Steps(stage, optimizer, strategy, placement, recipe, jit, held)
+    steps = TrainingSteps(stage, optimizer, strategy, placement, recipe, jit, held)
     if name == "codec":
         first = batch("codec", ROWS, 1234)
         with strategy.scope():
@@ -124,9 +124,9 @@ def counts(arrays: Dict[str, np.ndarray]) -> np.ndarray:
     )
 
 
-def work(step: int, batches: Sequence[Dict[str, Any]], shapes: Optional[Sequence[int]] = None) -> Work:
+def work(step: int, batches: Sequence[Dict[str, Any]], shapes: Optional[Sequence[int]] = None) -> StepBatches:
     totals = np.sum([counts(one) for one in batches], axis=0).astype(np.float32)
-    return Work(step, tuple(shapes or [0] * len(batches)), (), tuple(batches), totals, 0)
+    return StepBatches(step, tuple(shapes or [0] * len(batches)), (), tuple(batches), totals, 0)
 
 
 def halves(arrays: Dict[str, np.ndarray]) -> List[Dict[str, np.ndarray]]:
@@ -147,7 +147,7 @@ def run(made: Trial, name: str, steps: int, first: int = 0) -> List[float]:
     losses = []
     for step in range(first, first + steps):
         whole = batch(name, ROWS, step)
-        whole = shortened(whole, keeps_blank=True) if made.stage.is_free else whole
+        whole = shortened(whole, keeps_blank=True) if made.stage.dynamic_shapes else whole
         accumulated = made.recipe.train.gradient_accumulation_steps
         losses.append(made.steps(work(step, halves(whole) if accumulated == 2 else [whole])).loss)
     return losses
@@ -155,9 +155,11 @@ def run(made: Trial, name: str, steps: int, first: int = 0) -> List[float]:
 
 def mirrored(name: str, accumulated: int, steps: int, path: str) -> None:
     """Leave in a file what becomes of a stage on two logical CPU devices, which share the rows of a step."""
-    placement = place(Devices(multi_gpu=True))
+    placement = place_devices(DevicesSection(multi_gpu=True))
     pieces = max(1, accumulated)
-    made = trial(name, ROWS // 2 // pieces, placement, is_free=not accumulated, gradient_accumulation_steps=pieces)
+    made = trial(
+        name, ROWS // 2 // pieces, placement, dynamic_shapes=not accumulated, gradient_accumulation_steps=pieces
+    )
     losses = run(made, name, steps)
     for weight in made.stage.model.weights().values():
         one, two = weight.variable.values  # of the two replicas

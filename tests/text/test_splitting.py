@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xtts.text.normalise import normalise
-from xtts.text.splitting import AFTER_CLAUSE, AFTER_SENTENCE, AFTER_WORD, SentenceError, pieces
+from xtts.text.splitting import AFTER_CLAUSE, AFTER_SENTENCE, AFTER_WORD, SplittingError, split_text
 
 
 def always(_text):
@@ -13,7 +13,7 @@ def always(_text):
 
 
 def texts(*arguments):
-    return [piece.text for piece in pieces(*arguments)]
+    return [piece.text for piece in split_text(*arguments)]
 
 
 def test_english_is_cut_at_full_stops_and_not_at_abbreviations():
@@ -43,7 +43,7 @@ def test_a_blank_line_ends_a_sentence_and_a_single_one_does_not():
 
 def test_a_long_sentence_is_cut_at_commas_and_then_at_spaces():
     """As few pieces as fit, with shorter pauses inside the sentence than after it."""
-    found = pieces("one two, three four, five six seven eight nine ten. eleven", "en", lambda text: len(text) <= 20)
+    found = split_text("one two, three four, five six seven eight nine ten. eleven", "en", lambda text: len(text) <= 20)
     assert found == [
         ("one two, three four,", AFTER_CLAUSE),
         ("five six seven eight", AFTER_WORD),
@@ -60,8 +60,8 @@ def test_persian_is_cut_at_its_own_commas():
 
 def test_a_word_that_cannot_be_cut_is_refused():
     """It is named, with what to do."""
-    with pytest.raises(SentenceError, match=r"'a{37}\.\.\.' is one word of 60 characters.*write it with spaces"):
-        pieces("a" * 60, "en", lambda text: len(text) <= 50)
+    with pytest.raises(SplittingError, match=r"'a{37}\.\.\.' is one word of 60 characters.*write it with spaces"):
+        split_text("a" * 60, "en", lambda text: len(text) <= 50)
 
 
 def test_what_is_not_spoken_is_no_sentence():
@@ -74,8 +74,8 @@ def test_every_letter_is_said_once_and_in_order(text, language):
     """However a text is cut, its letters are those of the normalised text, and every piece fits."""
     normalised = "\n\n".join(normalise(part, language) for part in text.split("\n\n"))
     try:
-        found = pieces(text, language, lambda piece: len(piece) <= 24)
-    except SentenceError:
+        found = split_text(text, language, lambda piece: len(piece) <= 24)
+    except SplittingError:
         assert max(map(len, normalised.split())) > 24
         return
     assert all(len(piece.text) <= 24 for piece in found)

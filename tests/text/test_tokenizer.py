@@ -9,9 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xtts.recipe.schema import Text
+from xtts.recipe.schema import TextSection
 from xtts.text.normalise import normalise
-from xtts.text.tokenizer import REPLACEMENT, BPETokenizer, CharacterTokenizer, TextError, load, require, tokenizer
+from xtts.text.tokenizer import (
+    REPLACEMENT,
+    BPETokenizer,
+    CharacterTokenizer,
+    TextError,
+    check_tokenizer,
+    load_tokenizer,
+    make_tokenizer,
+)
 
 ENGLISH = "The quick brown fox jumps over the lazy dog. Don't you think so? Yes, it's 5 to 12!"
 PERSIAN = "سلام، حال شما چطور است؟ من کتاب‌های خوب را می‌خوانم."
@@ -108,7 +116,7 @@ def test_saving_and_loading(tmp_path):
     CHARACTERS.save(tmp_path / "a.json")
     CharacterTokenizer.build(reversed(TEXTS)).save(tmp_path / "b.json")
     assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
-    loaded = load(tmp_path / "a.json")
+    loaded = load_tokenizer(tmp_path / "a.json")
     assert isinstance(loaded, CharacterTokenizer)
     assert loaded.digest() == CHARACTERS.digest() != CharacterTokenizer.build(TEXTS[:1]).digest()
     assert loaded.encode(PERSIAN, "fa") == CHARACTERS.encode(PERSIAN, "fa")
@@ -145,12 +153,12 @@ def test_a_file_that_is_no_vocabulary_is_refused(content, tmp_path):
     path = tmp_path / "vocab.json"
     path.write_bytes(content)
     with pytest.raises(TextError, match=r"vocab\.json .*; name"):
-        load(path)
+        load_tokenizer(path)
 
 
 def test_a_file_that_is_not_there_is_refused(tmp_path):
     """A missing file is a sentence, for either kind of tokenizer."""
-    for read in (load, BPETokenizer.load, CharacterTokenizer.load):
+    for read in (load_tokenizer, BPETokenizer.load, CharacterTokenizer.load):
         with pytest.raises(TextError, match=r"none\.json: No such file"):
             read(tmp_path / "none.json")
 
@@ -209,7 +217,7 @@ def test_bpe_saves_what_it_loaded(vocab, tmp_path):
     """The saved file is the loaded one, byte for byte, and its digest goes with it."""
     bpe = BPETokenizer.load(vocab)
     bpe.save(tmp_path / "copy.json")
-    again = load(tmp_path / "copy.json")
+    again = load_tokenizer(tmp_path / "copy.json")
     assert isinstance(again, BPETokenizer)
     assert (tmp_path / "copy.json").read_bytes() == vocab.read_bytes()
     assert again.digest() == bpe.digest() != CHARACTERS.digest()
@@ -231,10 +239,10 @@ def test_without_the_library_the_remedy_is_said(vocab, monkeypatch):
 
 def test_what_is_missing_is_said_before_anything_is_made(vocab, tmp_path):
     """A vocabulary that is not there; nothing where characters do."""
-    require(Text())
-    require(Text(tokenizer="bpe", vocab=str(vocab)))
+    check_tokenizer(TextSection())
+    check_tokenizer(TextSection(tokenizer="bpe", vocab=str(vocab)))
     with pytest.raises(TextError, match=r"text\.vocab: .*none\.json: .*; name a vocabulary that can be read"):
-        require(Text(tokenizer="bpe", vocab=str(tmp_path / "none.json")))
+        check_tokenizer(TextSection(tokenizer="bpe", vocab=str(tmp_path / "none.json")))
 
 
 # BPE that is learned
@@ -264,7 +272,7 @@ def test_a_learned_vocabulary_is_an_ordinary_one(learned, tmp_path):
     """[STOP], [UNK] and [SPACE] are where XTTS-v2 has them, and its file is read like any other."""
     assert (learned.stop, learned.encode("\u4e00", "en")[1:], learned.encode("a a", "en")[2]) == (0, [1], 2)
     learned.save(tmp_path / "tokenizer.json")
-    again = load(tmp_path / "tokenizer.json")
+    again = load_tokenizer(tmp_path / "tokenizer.json")
     assert isinstance(again, BPETokenizer)
     assert again.digest() == learned.digest()
     assert again.encode(SAID[0][0], "en") == learned.encode(SAID[0][0], "en")
@@ -294,9 +302,9 @@ def test_of_nothing_nothing_is_learned():
 
 def test_the_recipe_chooses(vocab):
     """A recipe's text section gives the tokenizer it names."""
-    assert tokenizer(Text(), TEXTS).digest() == CHARACTERS.digest()
-    assert tokenizer(Text(tokenizer="bpe", vocab=str(vocab)), TEXTS).start == 261
-    assert tokenizer(Text(tokenizer="bpe"), TEXTS).languages == CHARACTERS.languages
+    assert make_tokenizer(TextSection(), TEXTS).digest() == CHARACTERS.digest()
+    assert make_tokenizer(TextSection(tokenizer="bpe", vocab=str(vocab)), TEXTS).start == 261
+    assert make_tokenizer(TextSection(tokenizer="bpe"), TEXTS).languages == CHARACTERS.languages
 
 
 def test_the_library_is_loaded_only_for_bpe():

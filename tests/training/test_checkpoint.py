@@ -17,7 +17,7 @@ import pytest
 from states import is_whole, state
 
 from xtts.training import checkpoint
-from xtts.training.checkpoint import CheckpointError, Checkpoints, State, set_aside
+from xtts.training.checkpoint import CheckpointError, Checkpoints, TrainingState, set_aside
 
 ROOT = Path(__file__).parents[2]
 TENSORS, RECORD = checkpoint.TENSORS, checkpoint.RECORD
@@ -74,7 +74,7 @@ def test_a_state_comes_back_bit_for_bit(kept, said):
         "flag": np.array([True, False]),
     }
     counters = {"loss": 0.1 + 0.2, "best": math.inf, "cursor": 2**60, "digest": "پ", "deep": {"a": [None, True]}}
-    path = kept.save(State(12, tensors, counters), loss=np.float32(0.25))
+    path = kept.save(TrainingState(12, tensors, counters), loss=np.float32(0.25))
     found = kept.newest()
     assert path == kept.folder / "step-00000012"
     assert sorted(child.name for child in path.iterdir()) == [RECORD, TENSORS]
@@ -141,12 +141,12 @@ def test_a_step_saved_again_takes_the_place_of_the_first(kept):
     """The later state of one step is the newest, and the earlier one is gone, unless it is the best."""
     first = state(5)
     for mark in ("first", "second", "third"):
-        kept.save(State(5, first.tensors, {"mark": mark}))
+        kept.save(TrainingState(5, first.tensors, {"mark": mark}))
         assert kept.newest().counters == {"mark": mark}
         assert kept.steps() == [5]
     assert names(kept) == ["step-00000005-3"]
-    kept.save(State(6, first.tensors, {"mark": "best"}), loss=1.0)
-    kept.save(State(6, first.tensors, {"mark": "last"}))
+    kept.save(TrainingState(6, first.tensors, {"mark": "best"}), loss=1.0)
+    kept.save(TrainingState(6, first.tensors, {"mark": "last"}))
     assert (kept.best().counters["mark"], kept.newest().counters["mark"]) == ("best", "last")
 
 
@@ -512,9 +512,9 @@ def test_a_folder_that_cannot_be_is_said(tmp_path, said):
 def test_what_makes_no_file_is_a_mistake_and_no_full_disk(kept):
     """A tensor of no type, or a counter that JSON does not know, stops the run, and leaves nothing behind."""
     with pytest.raises(checkpoint.tensorfile.WeightsError, match="names"):
-        kept.save(State(1, {"names": np.array(["a"])}))
+        kept.save(TrainingState(1, {"names": np.array(["a"])}))
     with pytest.raises(TypeError):
-        kept.save(State(1, {}, {"loss": np.float32(1)}))
+        kept.save(TrainingState(1, {}, {"loss": np.float32(1)}))
     assert names(kept) == []
 
 

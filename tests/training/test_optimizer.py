@@ -7,12 +7,12 @@ import pytest
 import tensorflow as tf
 
 from xtts import compat
-from xtts.recipe.schema import Train
+from xtts.recipe.schema import TrainSection
 from xtts.training.optimizer import EPSILON, FIRST, SECOND, AdamW, Schedule
 
 STEPS = 50
 SHAPES = ((4, 3), (3,), (2, 3, 4), (1,))  # those of more than one axis decay
-TRAIN = Train(weight_decay=0.1, clip_norm=1.5, ema_decay=0.9, warmup_steps=7)
+TRAIN = TrainSection(weight_decay=0.1, clip_norm=1.5, ema_decay=0.9, warmup_steps=7)
 SCHEDULE = Schedule("cosine", 0.05, 7, STEPS)
 
 
@@ -97,7 +97,7 @@ def test_fifty_steps_are_those_of_numpy(compiled):
 
 def test_tiny_gradients_are_steadied_after_the_bias_is_corrected():
     """Epsilon counts for as much in the first step as in the last: one the size of it moves by half the rate."""
-    moving = Moving(Train(weight_decay=0.0, ema_decay=0.0), Schedule("constant", 0.5, 0, 9))
+    moving = Moving(TrainSection(weight_decay=0.0, ema_decay=0.0), Schedule("constant", 0.5, 0, 9))
     before = moving.variables[1].numpy()
     moving.step(0, [np.full(shape, EPSILON, np.float32) for shape in SHAPES])
     np.testing.assert_allclose(before - moving.variables[1].numpy(), 0.25, rtol=1e-4)
@@ -119,7 +119,7 @@ def test_schedules_are_their_formulas(kind, warmup):
 
 def test_a_warm_up_is_not_longer_than_the_run():
     """A stage with fewer steps than the warm-up has still reached its peak when it ends."""
-    schedule = Schedule.of(Train(steps=1000, warmup_steps=100), 1e-3, 10)
+    schedule = Schedule.of(TrainSection(steps=1000, warmup_steps=100), 1e-3, 10)
     assert schedule.warmup == 10
     assert float(schedule(9.0)) == pytest.approx(1e-3)
 
@@ -181,7 +181,7 @@ def test_averages_take_the_place_of_weights_and_leave_it_again():
 
 def test_without_an_average_the_weights_stay():
     """With ema_decay = 0 nothing is kept, and nothing is swapped."""
-    moving = Moving(Train(ema_decay=0.0))
+    moving = Moving(TrainSection(ema_decay=0.0))
     moving.step(0)
     before = moving.state()
     assert sorted(moving.optimizer.slots()) == ["first", "second"]

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from recorder import Recorder
 
-from xtts.recipe.schema import Devices
-from xtts.training.placement import DEFAULT, MIRRORED, ONE, PlacementError, place
+from xtts.recipe.schema import DevicesSection
+from xtts.training.placement import DEFAULT, MIRRORED, ONE, PlacementError, place_devices
 
 DUAL = {"data_gpu": 0, "model_gpu": 1}
 
@@ -23,7 +23,7 @@ def no_driver(monkeypatch, tmp_path):
 def placed(gpus, started=False, logical_cpus=1, **devices):
     """The placement on a machine with so many GPUs, and what was asked of TensorFlow."""
     stand_in = Recorder(gpus=gpus, started=started, logical_cpus=logical_cpus)
-    return place(Devices(**devices), stand_in.offered), stand_in.calls
+    return place_devices(DevicesSection(**devices), stand_in.offered), stand_in.calls
 
 
 # GPUs, one or several of them training
@@ -157,7 +157,7 @@ def test_without_a_gpu_logical_devices_have_several_of_each_role():
 def test_limits_that_cannot_be_set_are_told():
     """A TensorFlow without logical devices still has two GPUs; their memory grows, and that is said."""
     with pytest.warns(RuntimeWarning, match="no logical devices"):
-        placement = place(Devices(**DUAL), Recorder(stable=False, alias=False).offered)
+        placement = place_devices(DevicesSection(**DUAL), Recorder(stable=False, alias=False).offered)
     assert placement.is_dual
     assert placement.reasons == ("memory limits cannot be set here: both GPUs take what they need",)
 

@@ -9,11 +9,11 @@ from golden_losses import GOLDEN, KEPT
 from run_processes import copy, differences, final, losses, make_corpus, summary, unfinished
 
 from xtts.audio import wav
-from xtts.planning.plan import settled
+from xtts.planning.plan import resolve_shapes
 from xtts.recipe import loading
 from xtts.reporting.journal import Journal
-from xtts.weights.importing import read_folder
 from xtts.weights.layout import MEL_STATS
+from xtts.weights.model_folder import read_model_folder
 
 CODEC = 'run.stages=["codec"]'
 UNSEEN = "train.validate_every=0"  # a trace less; what is trained is the same
@@ -23,8 +23,8 @@ FIGURES = "steps traces retraces_after_warmup data_wait_share frames_per_second 
 
 def test_a_run_learns_and_leaves_its_records(runs):
     """Losses fall, every planned shape is visited, nothing is traced again, and each file holds what it should."""
-    folder, settings = runs.folder("whole"), settled(loading.load(str(runs.root / "recipe.toml")))
-    recipe = loading.load(str(folder / "recipe.toml"))
+    folder, settings = runs.folder("whole"), resolve_shapes(loading.load_recipe(str(runs.root / "recipe.toml")))
+    recipe = loading.load_recipe(str(folder / "recipe.toml"))
     assert (recipe.train, recipe.data, recipe.codec) == (settings.train, settings.data, settings.codec)
     for stage in ("codec", "gpt"):
         lines = Journal(folder).metrics(stage)
@@ -49,9 +49,9 @@ def test_a_run_can_be_heard_and_its_weights_read(runs):
     samples = Journal(folder).samples()
     assert {(line["stage"], line["step"]) for line in samples} == {("codec", 20), ("gpt", 20)}
     for line in samples:
-        assert len(wav.load(str(folder / line["wav"]), 22050)) > 0
+        assert len(wav.load_audio(str(folder / line["wav"]), 22050)) > 0
         assert (folder / line["picture"]).read_bytes().startswith(b"\x89PNG")
-    description, tensors = read_folder(folder / "model")
+    description, tensors = read_model_folder(folder / "model")
     assert description.parts == ("gpt", "codec")
     assert (tensors[MEL_STATS] > 0).all()
 
@@ -120,7 +120,7 @@ def test_what_is_finished_is_not_repeated(runs):
     for stage in ("codec", "gpt"):
         assert f"{stage}: finished before, after 20 steps; it is not repeated" in ended.said
     assert differences(folder, runs.folder("whole")) == []
-    assert read_folder(folder / "model")[0].parts == ("gpt", "codec")
+    assert read_model_folder(folder / "model")[0].parts == ("gpt", "codec")
 
 
 def test_a_finished_stage_with_other_inputs_trains_anew(runs):
@@ -156,7 +156,7 @@ def test_a_run_starts_from_the_weights_that_a_recipe_names(runs, stages):
     assert ended.status == 0, ended.said
     for stage in stages:
         assert losses(runs.folder(name), stage)[0] < 0.95 * losses(runs.folder("whole"), stage)[0]
-    assert not read_folder(runs.folder(name))[0].is_published
+    assert not read_model_folder(runs.folder(name))[0].is_published
 
 
 @pytest.mark.parametrize("stages", [["codec"], pytest.param(["codec", "gpt"], marks=pytest.mark.long)], ids="+".join)
@@ -291,7 +291,7 @@ def test_too_little_memory_is_a_sentence():
 
     from xtts.training.run import RunError, enough_memory
 
-    recipe = loading.loads("[train]\nbatch_size = 16\n")
+    recipe = loading.parse_recipe("[train]\nbatch_size = 16\n")
     for greedy in (lambda: tf.zeros([2**45]), lambda: np.zeros([2**45])):
         said = r"train\.batch_size = 8, where it was 16, .*accumulation_steps = 2 "
         with pytest.raises(RunError, match=said), enough_memory(recipe):

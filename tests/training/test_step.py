@@ -71,7 +71,7 @@ def mirrored(small, tmp_path_factory):
 @pytest.fixture(scope="module")
 def free(small):
     """The GPT with free lengths, on batches of the first shape; both its shapes are but the largest of two pools."""
-    return Tried("gpt", shapes=2, is_free=True)
+    return Tried("gpt", shapes=2, dynamic_shapes=True)
 
 
 def assert_same(found, wanted, near=None):
@@ -163,7 +163,7 @@ def test_free_lengths_give_the_losses_of_a_static_shape(plain, free):
 
 def test_free_lengths_are_one_trace(small):
     """Rows and lengths of every number go through one function, and have the losses they have with blanks around."""
-    trial = trials.trial("gpt", shapes=2, is_free=True, learning_rate=1e-30)  # so that no weight moves
+    trial = trials.trial("gpt", shapes=2, dynamic_shapes=True, learning_rate=1e-30)  # so that no weight moves
     (function,) = trial.steps.functions
     for seed, rows in enumerate([8, 3, 5, 2, 7]):
         padded = trials.batch("gpt", rows, seed, shape=seed % 2)
@@ -231,10 +231,12 @@ def test_half_precision_is_near(plain, name, precision, bound):
     assert {value.dtype for value in trial.variables().values()} == {np.dtype(np.float32)}
 
 
-@pytest.mark.parametrize("is_free", [False, True], ids=["static", "free"])
-def test_dropout_is_a_function_of_the_step(small, is_free):
+@pytest.mark.parametrize("dynamic_shapes", [False, True], ids=["static", "free"])
+def test_dropout_is_a_function_of_the_step(small, dynamic_shapes):
     """The same step leaves out the same activations, another step others."""
-    trial = trials.trial("gpt", is_free=is_free, dropout=0.5, learning_rate=1e-30)  # so that no weight moves
+    trial = trials.trial(
+        "gpt", dynamic_shapes=dynamic_shapes, dropout=0.5, learning_rate=1e-30
+    )  # so that no weight moves
     arrays = trials.batch("gpt", trials.ROWS, 0)
     losses = [trial.steps(trials.work(step, [arrays])).loss for step in (3, 4, 3)]
     assert losses[0] == losses[2]

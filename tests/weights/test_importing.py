@@ -17,8 +17,8 @@ from hypothesis.extra import numpy as arrays
 from safetensors.numpy import load_file, save_file
 from torch_files import archive, modules, pickled, save
 
-from xtts.planning.sizes import SIZES, parameters
-from xtts.weights import importing, layout, safetensors_file
+from xtts.planning.sizes import SIZES, count_parameters
+from xtts.weights import assignment, exporting, importing, layout, model_folder, safetensors_file
 from xtts.weights.safetensors_file import WeightsError
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -94,14 +94,14 @@ def test_sizes_are_found_from_the_shapes(files):
     assert (decoder.width, decoder.upsampling, decoder.kernels) == (32, (8, 8, 2, 2), (16, 16, 4, 4))
     assert (decoder.block_kernels, decoder.dilations) == ((3, 7, 11), (1, 3, 5))
     assert (found.text_tokens, found.n_mels) == (50, 80)
-    assert importing.read_folder(out)[0] == found
+    assert model_folder.read_model_folder(out)[0] == found
 
 
 def test_a_round_trip_is_bit_equal(files, tmp_path):
     """Import, export, import: the second folder holds what the first does."""
     model, dvae, out = files
     importing.import_checkpoint(model, out, dvae)
-    exported = importing.export(out, tmp_path / "voice.safetensors")
+    exported = exporting.export_checkpoint(out, tmp_path / "voice.safetensors")
     assert [path.name for path in exported] == ["voice.safetensors", "voice.dvae.safetensors"]
     again = tmp_path / "again"
     config = tmp_path / "config.json"
@@ -115,7 +115,7 @@ def test_an_export_has_the_public_names(files, golden, tmp_path):
     """What the public implementation wants is there under its names, and the codec in a file of its own."""
     model, dvae, out = files
     importing.import_checkpoint(model, out, dvae)
-    first, second = importing.export(out, tmp_path / "voice.safetensors")
+    first, second = exporting.export_checkpoint(out, tmp_path / "voice.safetensors")
     same(load_file(first), golden[0])
     same(load_file(second), golden[1])
 
@@ -127,8 +127,10 @@ def test_an_export_makes_what_is_no_weight(files, golden, tmp_path):
     made = layout.constants(imported.model)
     bare = {name: tensor for name, tensor in whole(golden).items() if name not in made}
     assert len(bare) == len(whole(golden)) - len(made)
-    importing.write_folder(tmp_path / "bare", imported.model, bare)
-    first, second = (load_file(path) for path in importing.export(tmp_path / "bare", tmp_path / "voice.safetensors"))
+    model_folder.write_model_folder(tmp_path / "bare", imported.model, bare)
+    first, second = (
+        load_file(path) for path in exporting.export_checkpoint(tmp_path / "bare", tmp_path / "voice.safetensors")
+    )
     assert sorted(first) == sorted(golden[0])
     assert sorted(second) == sorted(golden[1])
     for name in ("torch_spec.0.filter", "torch_spec.1.mel_scale.fb", "torch_spec.1.spectrogram.window"):
@@ -170,7 +172,7 @@ def test_a_model_without_a_perceiver_is_imported_to_be_kept(golden, tmp_path):
     imported = importing.import_checkpoint(checkpoint(tmp_path / "model.pth", tensors), tmp_path / "out")
     assert imported.model.size.gpt.perceiver_layers == 0
     assert "no perceiver: an XTTS v1 can be exported, but neither trained nor spoken with" in imported.text()
-    importing.export(tmp_path / "out", tmp_path / "again.safetensors")
+    exporting.export_checkpoint(tmp_path / "out", tmp_path / "again.safetensors")
     again = load_file(tmp_path / "again.safetensors")
     same({name: again[name] for name in tensors}, tensors)
 
@@ -187,14 +189,14 @@ def test_both_spellings_of_weight_norm_are_one(golden, tmp_path):
 
 def test_folded_weights_are_exported_in_halves(golden, tmp_path):
     """A checkpoint without weight norm imports as it is, and exports with it, equal when folded again."""
-    from xtts.weights.weight_norm import fold
+    from xtts.weights.weight_norm import fold_weight_norm
 
-    folded = fold(golden[0])
+    folded = fold_weight_norm(golden[0])
     importing.import_checkpoint(checkpoint(tmp_path / "model.pth", folded), tmp_path / "out")
     same(load_file(tmp_path / "out" / "model.safetensors"), folded)
-    (exported,) = importing.export(tmp_path / "out", tmp_path / "voice.safetensors")
+    (exported,) = exporting.export_checkpoint(tmp_path / "out", tmp_path / "voice.safetensors")
     assert sorted(load_file(exported)) == sorted(golden[0])
-    same(fold(load_file(exported)), folded)
+    same(fold_weight_norm(load_file(exported)), folded)
 
 
 def test_mel_norms_may_be_a_file_of_their_own(golden, tmp_path):
@@ -329,7 +331,7 @@ def test_a_damaged_size_file_gets_a_sentence(files, content):
     importing.import_checkpoint(model, out, dvae)
     (out / "model.json").write_text(content)
     with pytest.raises(WeightsError, match=r"model\.json"):
-        importing.read_folder(out)
+        model_folder.read_model_folder(out)
 
 
 def test_export_says_what_is_wrong(tmp_path, files):
@@ -342,7 +344,7 @@ def test_export_says_what_is_wrong(tmp_path, files):
         (tmp_path, "a.safetensors", r"model\.json"),
     ]:
         with pytest.raises(WeightsError, match=words):
-            importing.export(folder, tmp_path / name)
+            exporting.export_checkpoint(folder, tmp_path / name)
 
 
 # The text vocabulary
@@ -362,7 +364,7 @@ def test_a_larger_vocabulary_keeps_the_old_rows(files, golden, tmp_path):
     assert imported.added_rows == 10
     assert imported.model.text_tokens == 60
     found = load_file(out / "model.safetensors")
-    for name in importing.TEXT_ROWS:
+    for name in assignment.TEXT_ROWS:
         old, rows = golden[0][name], found[name]
         assert rows[:50].tobytes() == old.tobytes()
         assert rows.shape == (60, *old.shape[1:])
@@ -371,19 +373,19 @@ def test_a_larger_vocabulary_keeps_the_old_rows(files, golden, tmp_path):
         if old.ndim > 1:
             assert len(np.unique(rows[50:], axis=0)) == 10
     same(
-        {name: found[name] for name in found if name not in importing.TEXT_ROWS},
-        {name: value for name, value in whole(golden).items() if name not in importing.TEXT_ROWS},
+        {name: found[name] for name in found if name not in assignment.TEXT_ROWS},
+        {name: value for name, value in whole(golden).items() if name not in assignment.TEXT_ROWS},
     )
     assert (out / "vocab.json").read_bytes() == vocab.read_bytes()
 
 
 def test_an_extension_is_the_same_each_time(golden):
     """It is drawn from the generator that is given."""
-    first, second = (importing.extend_text(golden[0], 70, np.random.default_rng(3)) for _ in range(2))
+    first, second = (assignment.extend_vocabulary(golden[0], 70, np.random.default_rng(3)) for _ in range(2))
     same(first, second)
-    same(importing.extend_text(golden[0], 50, np.random.default_rng(3)), golden[0])
+    same(assignment.extend_vocabulary(golden[0], 50, np.random.default_rng(3)), golden[0])
     with pytest.raises(WeightsError, match="can only grow"):
-        importing.extend_text(golden[0], 49, np.random.default_rng(3))
+        assignment.extend_vocabulary(golden[0], 49, np.random.default_rng(3))
 
 
 @pytest.mark.parametrize("content", ["{", "{}", "[]", '{"model": {"vocab": {"a": "b"}}}', '{"model": {"vocab": {}}}'])
@@ -402,23 +404,23 @@ def test_what_is_no_vocabulary_is_said_so(files, tmp_path, content):
 @pytest.mark.parametrize("preset", SIZES)
 def test_names_count_what_sizes_count(preset):
     """The published tensors of a preset hold exactly the parameters that its sizes say."""
-    model = layout.Description(SIZES[preset], text_tokens=300)
+    model = layout.ModelDescription(SIZES[preset], text_tokens=300)
     counted = dict.fromkeys(layout.PREFIXES, 0)
-    for name, shape in layout.shapes(model).items():
+    for name, shape in layout.tensor_shapes(model).items():
         for part, prefix in layout.PREFIXES.items():
             if name.startswith(prefix):
                 counted[part] += int(np.prod(shape))
-    expected = parameters(SIZES[preset], 300)
+    expected = count_parameters(SIZES[preset], 300)
     assert counted == {part: expected[part].total for part in layout.PREFIXES}
 
 
 @pytest.mark.parametrize("preset", SIZES)
 def test_a_preset_is_found_again_from_its_shapes(preset):
     """describe is the inverse of shapes."""
-    model = layout.Description(SIZES[preset], text_tokens=300)
-    tensors = {name: np.broadcast_to(np.float32(0), shape) for name, shape in layout.shapes(model).items()}
-    assert layout.describe(tensors, {}) == model
-    assert layout.problems(model, tensors) == []
+    model = layout.ModelDescription(SIZES[preset], text_tokens=300)
+    tensors = {name: np.broadcast_to(np.float32(0), shape) for name, shape in layout.tensor_shapes(model).items()}
+    assert layout.describe_tensors(tensors, {}) == model
+    assert layout.layout_problems(model, tensors) == []
 
 
 # Modules
@@ -457,10 +459,10 @@ def test_a_module_gives_back_what_it_was_given(golden):
     """load_into transposes to the module's layout, save_from back: the same bits under the same names."""
     prefix, tensors = part_of(golden)
     module = small(1)
-    importing.load_into(module, tensors, prefix)
+    assignment.load_weights(module, tensors, prefix)
     kernel = module.attn[0].qkv.weight
     np.testing.assert_array_equal(kernel.numpy(), np.transpose(tensors[f"{prefix}attn.0.qkv.weight"], (2, 1, 0)))
-    same(importing.save_from(module, prefix), tensors)
+    same(assignment.published_weights(module, prefix), tensors)
 
 
 def test_nothing_is_loaded_in_half(golden):
@@ -470,15 +472,15 @@ def test_nothing_is_loaded_in_half(golden):
     tensors[f"{prefix}attn.0.norm.weight"] = np.ones(63, np.float32)
     tensors[f"{prefix}attn.1.norm.weight"] = np.ones(64, np.float32)
     module = small(2)
-    before = importing.save_from(module)
+    before = assignment.published_weights(module)
     with pytest.raises(WeightsError) as error:
-        importing.load_into(module, tensors, prefix)
+        assignment.load_weights(module, tensors, prefix)
     assert str(error.value).splitlines()[1:] == [
         f"  {prefix}init.bias: missing, expected [64]",
         f"  {prefix}attn.0.norm.weight: has [63], expected [64]",
         f"  {prefix}attn.1.norm.weight: surplus, has [64]",
     ]
-    same(importing.save_from(module), before)
+    same(assignment.published_weights(module), before)
 
 
 def test_normed_weights_are_folded_into_a_module(golden):
@@ -488,7 +490,7 @@ def test_normed_weights_are_folded_into_a_module(golden):
     prefix = "hifigan_decoder.waveform_decoder.resblocks.1.convs1.0"
     tensors = {name: tensor for name, tensor in golden[0].items() if name.startswith(prefix + ".")}
     module = Conv1d(16, 16, 7, np.random.default_rng(0))
-    importing.load_into(module, tensors, prefix + ".")
+    assignment.load_weights(module, tensors, prefix + ".")
     scale, direction = tensors[prefix + SCALE], tensors[prefix + DIRECTION].astype(np.float64)
     expected = scale * direction / np.sqrt((direction**2).sum(axis=(1, 2), keepdims=True))
     np.testing.assert_allclose(module.weight.numpy(), expected.transpose(2, 1, 0), rtol=1e-5)
@@ -499,7 +501,7 @@ def test_half_precision_is_loaded_as_float32():
     from xtts.model import layers
 
     module = layers.Linear(3, 2, np.random.default_rng(0))
-    importing.load_into(module, {"weight": np.ones((2, 3), np.float16), "bias": np.zeros(2, np.float64)})
+    assignment.load_weights(module, {"weight": np.ones((2, 3), np.float16), "bias": np.zeros(2, np.float64)})
     assert module.weight.dtype.name == "float32"
     np.testing.assert_array_equal(module.weight.numpy(), np.ones((3, 2)))
 
@@ -523,11 +525,13 @@ def test_files_are_those_of_the_safetensors_library(data, tmp_path_factory):
         )
     )
     folder = tmp_path_factory.mktemp("files")
-    safetensors_file.write(folder / "a", {name: tensor.T for name, tensor in tensors.items()}, {"format": "pt"})
+    safetensors_file.write_safetensors(
+        folder / "a", {name: tensor.T for name, tensor in tensors.items()}, {"format": "pt"}
+    )
     same(load_file(folder / "a"), {name: tensor.T for name, tensor in tensors.items()})
     save_file(tensors, str(folder / "b"))
-    same(safetensors_file.read(folder / "b")[0], tensors)
-    same(safetensors_file.read(folder / "a")[0], {name: tensor.T for name, tensor in tensors.items()})
+    same(safetensors_file.read_safetensors(folder / "b")[0], tensors)
+    same(safetensors_file.read_safetensors(folder / "a")[0], {name: tensor.T for name, tensor in tensors.items()})
 
 
 def raw(path, table, numbers=b""):
@@ -540,7 +544,9 @@ def test_bfloat16_becomes_float32(tmp_path):
     """The numbers are the same; NumPy has no name for the type."""
     halves = (np.array([1.5, -2, np.inf], np.float32).view(np.uint32) >> 16).astype("<u2")
     path = raw(tmp_path / "a", {"a": {"dtype": "BF16", "shape": [3], "data_offsets": [0, 6]}}, halves.tobytes())
-    np.testing.assert_array_equal(safetensors_file.read(path)[0]["a"], np.array([1.5, -2, np.inf], np.float32))
+    np.testing.assert_array_equal(
+        safetensors_file.read_safetensors(path)[0]["a"], np.array([1.5, -2, np.inf], np.float32)
+    )
 
 
 @pytest.mark.parametrize(
@@ -569,7 +575,7 @@ def test_bfloat16_becomes_float32(tmp_path):
 def test_a_safetensors_file_that_lies_is_refused(tmp_path, table):
     """Tables that are none, shapes that do not fit, places that overlap, leave gaps or lie outside."""
     with pytest.raises(WeightsError, match="no sound safetensors file"):
-        safetensors_file.read(raw(tmp_path / "a", table, b"\x00" * 4))
+        safetensors_file.read_safetensors(raw(tmp_path / "a", table, b"\x00" * 4))
 
 
 def test_a_truncated_safetensors_file_is_refused(tmp_path, files):
@@ -578,7 +584,7 @@ def test_a_truncated_safetensors_file_is_refused(tmp_path, files):
     for length in (0, 5, 8, 100, len(content) // 2, len(content) - 1):
         (tmp_path / "a.safetensors").write_bytes(content[:length])
         with pytest.raises(WeightsError):
-            safetensors_file.read(tmp_path / "a.safetensors")
+            safetensors_file.read_safetensors(tmp_path / "a.safetensors")
 
 
 def test_descriptions_are_json(tmp_path, files):

@@ -28,7 +28,7 @@ STORAGE = b"(X\x07\x00\x00\x00storagectorch\nFloatStorage\nX\x01\x00\x00\x000X\x
 @pytest.mark.parametrize("path", REAL, ids=["zip", "stream"])
 def test_a_file_of_pytorch_is_read_as_it_was_saved(path):
     """Every kind of tensor that PyTorch wrote comes back: slices, transposes, halves, scalars, parameters."""
-    tables = torch_file.load(path)
+    tables = torch_file.load_torch_file(path)
     model, base = tables["model"], np.arange(12, dtype=np.float32) / 8
     square = base.reshape(3, 4)
     expected = {
@@ -59,7 +59,7 @@ def test_a_file_of_pytorch_is_read_as_it_was_saved(path):
 @pytest.mark.parametrize("path", REAL, ids=["zip", "stream"])
 def test_a_trainers_objects_are_placeholders(path):
     """The config that Coqui pickles with its weights is not made, but what it says can be read."""
-    config = torch_file.load(path)["config"]
+    config = torch_file.load_torch_file(path)["config"]
     assert isinstance(config, Inert)
     assert str(config.name) == "TTS.tts.configs.xtts_config.XttsConfig"
     assert config.state["model_args"].state == {"gpt_n_heads": 4}
@@ -73,7 +73,7 @@ def test_every_protocol_that_has_tensors_is_read(tmp_path, legacy, protocol):
         "model": OrderedDict(a=np.arange(6, dtype=np.float32).reshape(2, 3)),
         "texts": ["é", b"\x00", {1, 2}, -1.5],
     }
-    tables = torch_file.load(save(value, tmp_path / "a.pth", legacy, protocol=protocol))
+    tables = torch_file.load_torch_file(save(value, tmp_path / "a.pth", legacy, protocol=protocol))
     np.testing.assert_array_equal(tables["model"]["a"], value["model"]["a"])
     assert tables["texts"][0] == "é"
     assert tables["texts"][3] == -1.5
@@ -81,7 +81,7 @@ def test_every_protocol_that_has_tensors_is_read(tmp_path, legacy, protocol):
 
 def test_arrays_are_views_of_the_file(tmp_path):
     """Loading copies no numbers, and nobody can write into the file."""
-    array = torch_file.load(save({"a": np.ones((100, 100), np.float32)}, tmp_path / "a.pth"))["a"]
+    array = torch_file.load_torch_file(save({"a": np.ones((100, 100), np.float32)}, tmp_path / "a.pth"))["a"]
     assert array.base is not None
     with pytest.raises(ValueError, match="read-only"):
         array[0, 0] = 2
@@ -92,7 +92,7 @@ def test_big_endian_files_are_read(tmp_path):
     with modules() as made:
         program, _ = pickled({"a": np.arange(4, dtype=np.float32)}, made)
     path = archive(tmp_path / "a.pth", program, {"0": np.arange(4, dtype=">f4")}, order=b"big")
-    np.testing.assert_array_equal(torch_file.load(path)["a"], np.arange(4, dtype=np.float32))
+    np.testing.assert_array_equal(torch_file.load_torch_file(path)["a"], np.arange(4, dtype=np.float32))
 
 
 # Hostile files. Each would make a marker file when PyTorch's or Python's unpickler meets it.
@@ -149,7 +149,7 @@ def test_a_hostile_file_gets_a_sentence_and_runs_nothing(tmp_path, name):
     raw.write_bytes(program)
     for path in (archive(tmp_path / "a.pth", program), stream(tmp_path / "b.pth", program), raw):
         with pytest.raises(WeightsError) as refusal:
-            torch_file.load(path)
+            torch_file.load_torch_file(path)
         assert str(path) in str(refusal.value)
         assert "Nothing of it was run" in str(refusal.value)
         assert "\n" not in str(refusal.value)
@@ -167,7 +167,7 @@ def test_every_pickle_of_the_stream_format_is_guarded(tmp_path, place):
     path = tmp_path / "a.pth"
     path.write_bytes(b"".join(pieces))
     with pytest.raises(WeightsError):
-        torch_file.load(path)
+        torch_file.load_torch_file(path)
     assert not marker.exists()
 
 
@@ -175,7 +175,7 @@ def test_the_refusal_names_what_the_file_would_call(tmp_path):
     """Whoever got the file should know why it is not read."""
     path = archive(tmp_path / "a.pth", pickle.dumps(Call(os.system, "true"), 2))
     with pytest.raises(WeightsError, match=rf"a\.pth: it names {os.name}\.system, which no file of weights needs"):
-        torch_file.load(path)
+        torch_file.load_torch_file(path)
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_a_name_that_is_no_data_refuses_the_file(tmp_path, name):
         b"".join(b"\x8c" + bytes([len(part)]) + part.encode() for part in (module, last)) + b"\x93.",
     ):
         with pytest.raises(WeightsError, match="it names"):
-            torch_file.load(archive(tmp_path / "a.pth", program))
+            torch_file.load_torch_file(archive(tmp_path / "a.pth", program))
 
 
 def test_no_class_is_imported(tmp_path):
@@ -236,7 +236,7 @@ def view(offset, shape, strides):
 def test_a_view_within_its_storage_is_read(tmp_path):
     """Offsets, strides and axes of one are what they are in PyTorch."""
     path = archive(tmp_path / "a.pth", view(1, [2, 1, 1], [2, 2**40, 0]), {"0": np.arange(4, dtype=np.float32)})
-    np.testing.assert_array_equal(torch_file.load(path), np.array([[[1]], [[3]]], np.float32))
+    np.testing.assert_array_equal(torch_file.load_torch_file(path), np.array([[[1]], [[3]]], np.float32))
 
 
 @pytest.mark.parametrize(
@@ -264,7 +264,7 @@ def test_a_tensor_cannot_reach_outside_its_storage(tmp_path, offset, shape, stri
     """What lies before, behind or is larger than memory is refused, not read."""
     path = archive(tmp_path / "a.pth", view(offset, shape, strides), {"0": np.arange(4, dtype=np.float32)})
     with pytest.raises(WeightsError, match="tensor"):
-        torch_file.load(path)
+        torch_file.load_torch_file(path)
 
 
 @pytest.mark.parametrize("numbers", [b"", b"\x00" * 15, b"\x00" * 17, None])
@@ -272,7 +272,7 @@ def test_a_storage_has_the_bytes_its_table_says(tmp_path, numbers):
     """Too few, too many or none are a damaged file."""
     path = archive(tmp_path / "a.pth", view(0, [1], [1]), {} if numbers is None else {"0": numbers})
     with pytest.raises(WeightsError, match=r"storage|missing"):
-        torch_file.load(path)
+        torch_file.load_torch_file(path)
 
 
 def test_altered_numbers_are_found(tmp_path):
@@ -282,7 +282,7 @@ def test_altered_numbers_are_found(tmp_path):
     content[content.find(np.full(10, 7, np.float32).tobytes()) + 6] ^= 1
     path.write_bytes(bytes(content))
     with pytest.raises(WeightsError, match="data/0 is not what was saved"):
-        torch_file.load(path)
+        torch_file.load_torch_file(path)
 
 
 def test_a_zip_bomb_is_not_unpacked(tmp_path):
@@ -295,7 +295,7 @@ def test_a_zip_bomb_is_not_unpacked(tmp_path):
         zipfile.ZIP_DEFLATED,
     )
     with pytest.raises(WeightsError, match="compressed"):
-        torch_file.load(bomb)
+        torch_file.load_torch_file(bomb)
     shared = archive(tmp_path / "b.pth", b"N.", {str(key): np.zeros(1000, np.float32) for key in range(9)})
     content = shared.read_bytes()
     start = content.find(b"PK\x01\x02")
@@ -311,7 +311,7 @@ def test_a_zip_bomb_is_not_unpacked(tmp_path):
     directory[end + 16 : end + 20] = struct.pack("<I", len(kept))
     shared.write_bytes(kept + bytes(directory))
     with pytest.raises(WeightsError, match="overlap"):
-        torch_file.load(shared)
+        torch_file.load_torch_file(shared)
 
 
 @pytest.mark.parametrize(
@@ -333,15 +333,15 @@ def test_a_zip_bomb_is_not_unpacked(tmp_path):
 def test_absurd_pickles_end_soon_in_a_sentence(tmp_path, program):
     """Programs made to hang a reader or to fill its memory are refused."""
     with pytest.raises(WeightsError):
-        torch_file.load(archive(tmp_path / "a.pth", program[1]))
+        torch_file.load_torch_file(archive(tmp_path / "a.pth", program[1]))
 
 
 def test_deep_values_do_not_overflow_the_stack(tmp_path):
     """A value nested a hundred thousand deep is read, and let go of, without recursion."""
-    deep = torch_file.load(archive(tmp_path / "a.pth", b"]" * 100_001 + b"a" * 100_000 + b"."))
+    deep = torch_file.load_torch_file(archive(tmp_path / "a.pth", b"]" * 100_001 + b"a" * 100_000 + b"."))
     assert len(deep) == 1
     chain = b"c__main__\nA\nq\x000N" + b"\x85q\x010h\x00h\x01\x81" * 100_000 + b"."
-    deep = torch_file.load(archive(tmp_path / "c.pth", chain))
+    deep = torch_file.load_torch_file(archive(tmp_path / "c.pth", chain))
     assert isinstance(deep, Inert)
     del deep
 
@@ -353,7 +353,7 @@ def outcome(path, content):
     """ "read" or "refused"; any other exception fails the test."""
     path.write_bytes(content)
     try:
-        torch_file.load(path)
+        torch_file.load_torch_file(path)
     except WeightsError as refusal:
         return "refused" if str(path) in str(refusal) else "refused, but who?"
     return "read"
@@ -439,5 +439,5 @@ def test_what_is_no_file_of_pytorch_is_said_so(tmp_path):
         (text, "no file of torch.save"),
     ]:
         with pytest.raises(WeightsError, match=words) as refusal:
-            torch_file.load(path)
+            torch_file.load_torch_file(path)
         assert str(path) in str(refusal.value)

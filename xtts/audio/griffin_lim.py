@@ -6,7 +6,7 @@ from typing import Optional
 import numpy as np
 import scipy.fft
 
-from xtts.audio.mel import BLOCK, TINY, MelSpec, _spans, filterbank, heard, window
+from xtts.audio.mel import BLOCK, TINY, MelSpec, audible_bins, filterbank, spans, window
 from xtts.audio.resample import strided
 
 MOMENTUM = np.float32(0.99 / 1.99)  # share of the last spectrum by which the next one is pushed on
@@ -38,7 +38,7 @@ def griffin_lim(
     for _ in range(iterations):
         wave = _begun(_synthesised(spectrum, spec), known, spec)
         pieces = strided(wave, count, spec.win_length, spec.hop_length)
-        for block in _spans(count, BLOCK // spec.n_fft):
+        for block in spans(count, BLOCK // spec.n_fft):
             found = scipy.fft.rfft(pieces[block] * window(spec), n=spec.n_fft)[:, :bins]
             ahead = found - MOMENTUM * last[block]
             last[block] = found
@@ -61,7 +61,7 @@ def _energies(mels: np.ndarray, spec: MelSpec, steps: int = 20) -> np.ndarray:
     Expectation-maximisation: each step multiplies by how much too little every channel holds. Energies stay positive,
     and quiet channels fit as well as loud ones, which least squares would neglect.
     """
-    weights = filterbank(spec)[: heard(spec)]
+    weights = filterbank(spec)[: audible_bins(spec)]
     shares = (weights / np.maximum(weights.sum(axis=1, keepdims=True), TINY)).T
     energies = (mels / np.maximum(weights.sum(axis=0), TINY)) @ shares
     for _ in range(steps):
@@ -72,7 +72,7 @@ def _energies(mels: np.ndarray, spec: MelSpec, steps: int = 20) -> np.ndarray:
 def _synthesised(spectrum: np.ndarray, spec: MelSpec) -> np.ndarray:
     """The wave whose frames come nearest to a spectrum, from the first sample of the first window on."""
     rows = _rows(len(spectrum), spec)
-    for block in _spans(len(spectrum), BLOCK // spec.n_fft):
+    for block in spans(len(spectrum), BLOCK // spec.n_fft):
         pieces = scipy.fft.irfft(spectrum[block], n=spec.n_fft)[:, : spec.win_length]
         _overlap_add(rows[block.start :], pieces * window(spec))
     rows /= _overlapped_windows(len(spectrum), spec)

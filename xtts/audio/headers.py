@@ -50,7 +50,7 @@ def read_header(path: str, size: int) -> Header:
         raise DamagedAudio(EMPTY, "the file has 0 bytes")
     try:
         with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - a hundred thousand times
-            header = parse(file, size)
+            header = parse_header(file, size)
     except OSError as error:
         raise DamagedAudio(UNREADABLE, error.strerror or str(error)) from None
     header = header or _any(path)
@@ -59,7 +59,7 @@ def read_header(path: str, size: int) -> Header:
     return header
 
 
-def parse(file: FileIO, size: int) -> Optional[Header]:
+def parse_header(file: FileIO, size: int) -> Optional[Header]:
     """The header of a wav or flac that stands open at its start; None where libsndfile is to judge."""
     start = file.read(FIRST_BYTES)
     if start[:4] == b"RIFF" and start[8:12] == b"WAVE":
@@ -148,12 +148,12 @@ def _any(path: str) -> Header:
     try:
         info = soundfile.info(path if os.name == "nt" else os.fsencode(path))
     except (RuntimeError, TypeError, ValueError, OSError) as error:
-        raise DamagedAudio(UNREADABLE, words(error)) from None
+        raise DamagedAudio(UNREADABLE, error_text(error)) from None
     if info.samplerate <= 0:
         raise DamagedAudio(UNREADABLE, f"a sample rate of {info.samplerate}")
     return Header(info.frames, info.samplerate, info.channels)
 
 
-def words(error: Exception) -> str:
+def error_text(error: Exception) -> str:
     """libsndfile's complaint without the path, which whoever reads it knows."""
     return str(getattr(error, "error_string", error)).rstrip(". ")

@@ -11,7 +11,7 @@ import numpy as np
 import scipy.fft
 
 from xtts.audio.resample import strided
-from xtts.recipe.schema import Audio
+from xtts.recipe.schema import AudioSection
 
 LOG_FLOOR = 1e-5  # a mel's energy counts as at least this before its logarithm
 BLOCK = 96 * 1024  # samples transformed at once: with their spectrum they stay in a core's cache
@@ -36,7 +36,7 @@ class MelSpec:
     preemphasis: float = 0.0
 
     @classmethod
-    def of(cls, audio: Audio) -> "MelSpec":
+    def of(cls, audio: AudioSection) -> "MelSpec":
         """The codec's mel as a recipe has it."""
         return cls(**attrs.asdict(audio))
 
@@ -60,7 +60,7 @@ SPEAKER = MelSpec(
 )
 
 
-def frames(samples: Any, spec: MelSpec) -> Any:
+def frame_count(samples: Any, spec: MelSpec) -> Any:
     """How many frames the mel of so many samples has; of one wave, an array or a tensor of them."""
     return 1 + (samples - spec.n_fft % 2) // spec.hop_length
 
@@ -69,15 +69,15 @@ def mel(wave: np.ndarray, spec: MelSpec) -> np.ndarray:
     """The mel of a wave, [frames, n_mels], not as a logarithm. Frames are centred; the wave is mirrored at its ends."""
     if wave.ndim != 1 or not len(wave):
         raise ValueError(f"a wave is [samples], at least one; this one has the shape {wave.shape}")
-    count = frames(len(wave), spec)
+    count = frame_count(len(wave), spec)
     pieces = strided(_mirrored(_preemphasised(wave, spec), spec), count, spec.win_length, spec.hop_length)
     shape, bands = window(spec), _bands(spec)
-    bins = heard(spec)
+    bins = audible_bins(spec)
     result = np.empty((count, spec.n_mels), np.float32)
     # The window stands at the start of n_fft samples, not in their middle: that turns phases, and energies have none.
     framed = np.zeros((BLOCK // spec.n_fft, spec.n_fft), np.float32)
     energies = np.empty((len(framed), bins), np.float32)
-    for block in _spans(count, len(framed)):
+    for block in spans(count, len(framed)):
         frame, energy = framed[: block.stop - block.start], energies[: block.stop - block.start]
         np.multiply(pieces[block], shape, out=frame[:, : spec.win_length])
         parts = scipy.fft.rfft(frame).view(np.float32)  # real, imaginary, real, ...
@@ -121,7 +121,7 @@ def filterbank(spec: MelSpec) -> np.ndarray:
 
 
 @functools.lru_cache(maxsize=32)
-def heard(spec: MelSpec) -> int:
+def audible_bins(spec: MelSpec) -> int:
     """How many frequencies, from the lowest on, some channel hears."""
     return int(np.flatnonzero(filterbank(spec).any(axis=1))[-1]) + 1
 
@@ -188,7 +188,7 @@ def _mirrored(wave: np.ndarray, spec: MelSpec) -> np.ndarray:
     return padded
 
 
-def _spans(count: int, size: int) -> Iterator[slice]:
+def spans(count: int, size: int) -> Iterator[slice]:
     for first in range(0, count, size):
         yield slice(first, min(first + size, count))
 

@@ -28,10 +28,10 @@ class AudioError(XttsError):
     """A sound file that cannot be used: which, why, and what to do about it."""
 
 
-def read(path: Union[str, Path]) -> Tuple[np.ndarray, int]:
+def read_audio(path: Union[str, Path]) -> Tuple[np.ndarray, int]:
     """The wave in a file and its sample rate. Channels are averaged."""
     with _opened(path) as file:
-        header = headers.parse(file, os.fstat(file.fileno()).st_size)
+        header = headers.parse_header(file, os.fstat(file.fileno()).st_size)
         plain = header is not None and header.offset is not None
         if header and plain:
             samples, rate = _read_16_bit(file, header), header.sample_rate
@@ -46,13 +46,13 @@ def read(path: Union[str, Path]) -> Tuple[np.ndarray, int]:
     return (samples[:, 0] if channels == 1 else samples @ np.full(channels, 1 / channels, np.float32)), rate
 
 
-def load(path: Union[str, Path], sample_rate: int) -> np.ndarray:
+def load_audio(path: Union[str, Path], sample_rate: int) -> np.ndarray:
     """The wave in a file, at `sample_rate`."""
-    wave, rate = read(path)
+    wave, rate = read_audio(path)
     return resample(wave, rate, sample_rate)
 
 
-def write(path: Union[str, Path], wave: np.ndarray, sample_rate: int) -> float:
+def write_wav(path: Union[str, Path], wave: np.ndarray, sample_rate: int) -> float:
     """Write a wave as 16-bit wav, whole or not at all. A wave above full scale is turned down, by the gain returned."""
     path = Path(path)
     peak = float(np.abs(wave).max(initial=0.0))
@@ -72,7 +72,7 @@ def write(path: Union[str, Path], wave: np.ndarray, sample_rate: int) -> float:
     return gain
 
 
-class Growing:
+class StreamingWav:
     """A 16-bit wav that can be heard while it is written. Its header says that it has no end, until it has one.
 
     What is above full scale is cut off: the loudest sample is not known before the last.

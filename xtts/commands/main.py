@@ -22,7 +22,7 @@ from xtts.commands.flags import (
     add_server,
     add_tune,
 )
-from xtts.errors import Mistake, XttsError
+from xtts.errors import UsageError, XttsError
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
@@ -58,18 +58,18 @@ def run(arguments: argparse.Namespace) -> int:
     from xtts.training.cluster import collectives
 
     try:
-        folder = runs.run(recipe)
+        folder = runs.train(recipe)
     except collectives.WorkerLost as lost:
-        _aside(f"{lost}; start it again, if nothing else does: the run goes on {runs.goes_on(recipe)}")
-        collectives.begin_again(lost, recipe.cluster.restarts, [*_program(), *sys.argv[1:]])
+        _aside(f"{lost}; start it again, if nothing else does: the run goes on {runs.resume_point(recipe)}")
+        collectives.restart_process(lost, recipe.cluster.restarts, [*_program(), *sys.argv[1:]])
         return 1
     if folder is None:  # the chief has it
         return 0
-    spoken = runs.last_wave(folder)
+    spoken = runs.newest_sample(folder)
     if spoken:
         print(f"{spoken} is how it sounds")
     try:
-        print(f"{report.write(folder)} shows the run")
+        print(f"{report.write_report(folder)} shows the run")
     except report.ReportError as error:  # all else is done, and a report can be had at any time
         _aside(f"{error}, and then: xtts report {folder}")
     return 0
@@ -80,7 +80,7 @@ def cluster(arguments: argparse.Namespace) -> int:
     recipe = _recipe(arguments)
     _need_tensorflow()
     if arguments.workers < 2:
-        raise Mistake(f"--workers {arguments.workers}: a cluster has two workers or more; `xtts run` is for one")
+        raise UsageError(f"--workers {arguments.workers}: a cluster has two workers or more; `xtts run` is for one")
 
     from pathlib import Path
 
@@ -99,9 +99,9 @@ def cluster(arguments: argparse.Namespace) -> int:
 
 def report(arguments: argparse.Namespace) -> int:
     """Write a run's report.html: curves, pictures and sounds of a run that has ended, failed or still goes on."""
-    from xtts.reporting.report import write
+    from xtts.reporting.report import write_report
 
-    print(write(arguments.folder))
+    print(write_report(arguments.folder))
     return 0
 
 
@@ -110,11 +110,11 @@ def plan(arguments: argparse.Namespace) -> int:
     recipe = _recipe(arguments)
 
     from xtts.planning import plan as plans
-    from xtts.planning.dataset import gather
+    from xtts.planning.dataset import load_dataset
 
-    recipe = plans.settled(recipe)
-    material = gather(recipe, _aside)
-    made = plans.plan(recipe, *_planned_from(material))
+    recipe = plans.resolve_shapes(recipe)
+    dataset = load_dataset(recipe, _aside)
+    made = plans.make_plan(recipe, *_planned_from(dataset))
     print(json_text(made.as_json()) if arguments.json else made.text(), end="")
     return 0
 
@@ -134,7 +134,7 @@ def tune(arguments: argparse.Namespace) -> int:
     only = [name.strip() for name in arguments.only.split(",") if name.strip()]
     say = _aside if arguments.json else print
     found = tuning.tune(path, settings, arguments.minutes, arguments.seconds, only, say)
-    tuning.write(path, out, found)
+    tuning.write_tuned(path, out, found)
     for note in found.notes:
         say(note)
     if arguments.json:
@@ -148,20 +148,20 @@ def tune(arguments: argparse.Namespace) -> int:
 def stats(arguments: argparse.Namespace) -> int:
     """Say how a corpus is made: minutes, speakers, languages, lengths, and what fixed padding would waste."""
     from xtts.corpus import stats as figures
-    from xtts.corpus.lengths import measure
-    from xtts.planning.dataset import sounded
-    from xtts.recipe.schema import Audio
+    from xtts.corpus.lengths import measure_lengths
+    from xtts.planning.dataset import load_checked_corpus
+    from xtts.recipe.schema import AudioSection
     from xtts.text.normalise import normalise
 
-    corpus = sounded(arguments.folder, arguments.format, arguments.language, _aside, at_least=1)
-    corpus, lengths = measure(
+    corpus = load_checked_corpus(arguments.folder, arguments.format, arguments.language, _aside, at_least=1)
+    corpus, lengths = measure_lengths(
         corpus,
         lambda text, language: [0, *map(ord, normalise(text, language))],  # a tag and characters, as in a run
         lambda text, language: any(letter.isalnum() for letter in normalise(text, language)),
-        Audio(),
+        AudioSection(),
         at_least=1,
     )
-    found = figures.statistics(corpus, lengths)
+    found = figures.corpus_statistics(corpus, lengths)
     print(json_text(found.as_json()) if arguments.json else found.as_text(sys.stdout.encoding or "ascii"))
     return 0
 
@@ -175,11 +175,11 @@ def corpus(arguments: argparse.Namespace) -> int:
 def demo(arguments: argparse.Namespace) -> int:
     """Speak a corpus with espeak-ng: LJSpeech's layout, many voices, no download."""
     from xtts.corpus.demo import make as speech
-    from xtts.progress import Bar
+    from xtts.progress import ProgressBar
 
     languages = [language.strip() for language in arguments.language.split(",")]
-    with Bar("speaking") as bar:
-        made = speech.make(
+    with ProgressBar("speaking") as bar:
+        made = speech.make_demo_corpus(
             arguments.folder, arguments.minutes, arguments.voices, languages, arguments.seed, bar, arguments.vocabulary
         )
     was = "was there already" if made.reused else "made"
@@ -189,12 +189,12 @@ def demo(arguments: argparse.Namespace) -> int:
 
 def check(arguments: argparse.Namespace) -> int:
     """Read every recording of a corpus, and say which cannot be used and why."""
-    from xtts.corpus.utterances import table, write_rejected
-    from xtts.planning.dataset import sounded
+    from xtts.corpus.utterances import rejection_table, write_rejected
+    from xtts.planning.dataset import load_checked_corpus
 
-    found = sounded(arguments.folder, arguments.format, arguments.language, print, at_least=0)
+    found = load_checked_corpus(arguments.folder, arguments.format, arguments.language, print, at_least=0)
     print(f"{len(found.utterances):,} utterances can be used, {len(found.rejected):,} cannot")
-    print(table(found.rejected), end="\n" if found.rejected else "")
+    print(rejection_table(found.rejected), end="\n" if found.rejected else "")
     if arguments.rejected:
         try:
             write_rejected(arguments.rejected, found.rejected)
@@ -243,36 +243,36 @@ def import_(arguments: argparse.Namespace) -> int:
 def export(arguments: argparse.Namespace) -> int:
     """Write a model for others: weights under the names that the public implementation loads, or a SavedModel."""
     if (arguments.out is None) == (arguments.saved_model is None):
-        raise Mistake("name what to write: OUT.safetensors for weights, or --saved-model DIR, one of them")
+        raise UsageError("name what to write: OUT.safetensors for weights, or --saved-model DIR, one of them")
     if arguments.saved_model:
         _need_tensorflow()
 
-        from xtts.inference.savedmodel import write
+        from xtts.inference.savedmodel import write_savedmodel
 
-        print(write(arguments.folder, arguments.saved_model))
+        print(write_savedmodel(arguments.folder, arguments.saved_model))
         return 0
-    from xtts.weights import importing
+    from xtts.weights import exporting as exporting_
 
-    for path in importing.export(arguments.folder, arguments.out):
+    for path in exporting_.export_checkpoint(arguments.folder, arguments.out):
         print(path)
     return 0
 
 
 def data_dispatcher(arguments: argparse.Namespace) -> int:
     """Be a dispatcher of tf.data service, for data.service of recipes, until interrupted."""
-    from xtts.pipeline.service.servers import dispatch
+    from xtts.pipeline.service.servers import run_dispatcher
 
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
-    dispatch(arguments.port, arguments.work_dir, arguments.json, arguments.tied)
+    run_dispatcher(arguments.port, arguments.work_dir, arguments.json, arguments.tied)
     return 0
 
 
 def data_worker(arguments: argparse.Namespace) -> int:
     """Be a worker of tf.data service: read recordings and make features for runs, until interrupted."""
-    from xtts.pipeline.service.servers import work
+    from xtts.pipeline.service.servers import run_worker
 
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # tf.data works on the host, and GPUs are for others
-    work(arguments.dispatcher, arguments.port, arguments.host, arguments.json, arguments.tied)
+    run_worker(arguments.dispatcher, arguments.port, arguments.host, arguments.json, arguments.tied)
     return 0
 
 
@@ -288,11 +288,11 @@ def migrate(arguments: argparse.Namespace) -> int:
     """Write a recipe from the YAML configuration of the earlier MyXTTS, and say what found no place in it."""
     from pathlib import Path
 
-    from xtts.recipe.myxtts import write
+    from xtts.recipe.myxtts import write_migrated
 
     config = Path(arguments.config)
     out = Path(arguments.out or f"{config.stem}.toml")
-    print(write(config, out).text())
+    print(write_migrated(config, out).text())
     print(f"{out}; look at it, and then: xtts plan {out}")
     return 0
 
@@ -335,15 +335,15 @@ def _recipe(arguments: argparse.Namespace) -> Any:
     """The recipe that was named, with the flags laid over it."""
     from xtts.recipe import loading
 
-    return loading.load(arguments.recipe, [loading.Setting(*setting) for setting in arguments.settings])
+    return loading.load_recipe(arguments.recipe, [loading.Override(*setting) for setting in arguments.settings])
 
 
-def _planned_from(material: Any) -> Any:
-    """What `plan` takes of a material."""
-    from xtts.corpus.utterances import counts
+def _planned_from(dataset: Any) -> Any:
+    """What `plan` takes of a dataset."""
+    from xtts.corpus.utterances import count_reasons
 
-    lengths = material.train.lengths
-    return lengths.text, lengths.frames, material.tokenizer.size, counts(material.rejected)
+    lengths = dataset.train.lengths
+    return lengths.text, lengths.frames, dataset.tokenizer.size, count_reasons(dataset.rejected)
 
 
 def _aside(line: str) -> None:

@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Dict, Iterator, List, Optional, Tuple
 
 from xtts.audio import wav
-from xtts.errors import Mistake, XttsError
+from xtts.errors import UsageError, XttsError
 from xtts.inference import voices
 
 if TYPE_CHECKING:
-    from xtts.inference.synthesizer import Stream
+    from xtts.inference.synthesizer import SpeechStream
 
 SETTINGS = ("temperature", "top_k", "top_p", "repetition_penalty", "speed", "seed")
 STANDARD = "-"  # input or output
 
 
-class SayError(Mistake):
+class SayError(UsageError):
     """What was typed cannot be done."""
 
 
@@ -32,10 +32,10 @@ def say(arguments: argparse.Namespace) -> int:
 
     from xtts.inference import synthesizer  # TensorFlow starts here
 
-    speaker = synthesizer.load(arguments.folder, _aside)
+    speaker = synthesizer.load_synthesizer(arguments.folder, _aside)
     voice = speaker.voice(arguments.speaker or arguments.voice)
     if arguments.save_voice:
-        voices.write(arguments.save_voice, voice)
+        voices.write_voice(arguments.save_voice, voice)
         _aside(f"{arguments.save_voice}: the voice; say more in it with --voice {arguments.save_voice}")
     settings = {name: getattr(arguments, name) for name in SETTINGS}
     streams, account = [], []
@@ -53,14 +53,14 @@ def say(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _written(stream: "Stream", out: Path, as_it_grows: bool) -> Dict[str, Any]:
+def _written(stream: "SpeechStream", out: Path, as_it_grows: bool) -> Dict[str, Any]:
     """Write what a stream says, as it is said or when it is whole; what it was goes out."""
     if not as_it_grows and str(out) != STANDARD:
         wave = stream.whole()
         wave.write(out)
         return wave.as_json()
     with _opened(out) as file:
-        growing, first = wav.Growing(file, stream.sample_rate), None
+        growing, first = wav.StreamingWav(file, stream.sample_rate), None
         started = time.monotonic()
         try:
             for chunk in stream:

@@ -16,7 +16,7 @@ FOLDER = ".xtts-cache"
 COARSEST_CLOCK = 2_000_000_000  # ns; FAT's: a file may change twice in this time and keep its size and mtime
 
 
-def folder_for(root: Union[str, Path]) -> Path:
+def cache_folder(root: Union[str, Path]) -> Path:
     """Where to keep what is found out about a corpus: beside it, or with the user's caches when it is read-only."""
     if os.access(root, os.W_OK):
         return Path(root, FOLDER).absolute()
@@ -24,13 +24,13 @@ def folder_for(root: Union[str, Path]) -> Path:
     return Path(home or os.path.expanduser("~/.cache"), "xtts")  # noqa: PTH111 - Path.home fails where there is none
 
 
-def name_for(kind: str, *about: object) -> str:
+def cache_name(kind: str, *about: object) -> str:
     """The name of a cache file: its kind, and a digest of what it is about."""
     digest = hashlib.sha256(json.dumps([str(part) for part in about]).encode()).hexdigest()
     return f"{kind}-{digest[:20]}.json"
 
 
-def load(folder: Path, name: str) -> Any:
+def load_entry(folder: Path, name: str) -> Any:
     """What `store` was given, or None."""
     try:
         digest, _, content = (folder / name).read_bytes().partition(b"\n")
@@ -39,7 +39,7 @@ def load(folder: Path, name: str) -> Any:
         return None
 
 
-def store(folder: Path, name: str, value: Any) -> None:
+def store_entry(folder: Path, name: str, value: Any) -> None:
     """Keep a JSON value, wholly or not at all."""
     content = json.dumps(value, separators=(",", ":")).encode()
     partial = folder / f"{name}.{os.getpid()}.{time.monotonic_ns()}"
@@ -58,7 +58,7 @@ class FileFacts:
         """With no folder nothing is known, and nothing is kept."""
         self._folder = folder
         self._name = name
-        self._before: Dict[str, List[Any]] = (load(folder, name) if folder else None) or {}
+        self._before: Dict[str, List[Any]] = (load_entry(folder, name) if folder else None) or {}
         self._now: Dict[str, List[Any]] = {}
         self._trusted = time.time_ns() - COARSEST_CLOCK  # a file changed later may be changing still
 
@@ -78,7 +78,7 @@ class FileFacts:
     def save(self) -> None:
         """Keep what was recalled and noted, and forget files that were not asked for."""
         if self._folder and self._now != self._before:
-            store(self._folder, self._name, self._now)
+            store_entry(self._folder, self._name, self._now)
 
 
 def _digest(content: bytes) -> bytes:

@@ -11,7 +11,7 @@ from typing import Optional, Tuple
 import numpy as np
 import soundfile
 
-from xtts.audio.headers import words
+from xtts.audio.headers import error_text
 from xtts.corpus.cache import FileFacts
 from xtts.corpus.index import AT_LEAST, Corpus, Progress
 from xtts.corpus.utterances import Reason, Unusable, Utterance
@@ -22,7 +22,7 @@ _BATCH = 256  # files between two reports of progress
 _WHOLE = {"PCM_16", "PCM_S8", "PCM_U8"}  # read as 16-bit numbers, which takes a third of the time of floats
 
 
-def check(
+def check_recordings(
     corpus: Corpus, workers: Optional[int] = None, progress: Optional[Progress] = None, at_least: int = AT_LEAST
 ) -> Corpus:
     """The corpus without the utterances whose samples are cut off, not numbers, or silence."""
@@ -41,7 +41,7 @@ def check(
         with ThreadPoolExecutor(workers or os.cpu_count()) as pool:
             for start in range(0, len(todo), _BATCH):
                 batch = todo[start : start + _BATCH]
-                verdicts = pool.map(problem, [corpus.utterances[position] for position, _ in batch])
+                verdicts = pool.map(find_fault, [corpus.utterances[position] for position, _ in batch])
                 for (position, file), verdict in zip(batch, verdicts):
                     if verdict:
                         unusable[position] = verdict
@@ -54,12 +54,12 @@ def check(
     return corpus.without(unusable, at_least)
 
 
-def problem(utterance: Utterance) -> Optional[Unusable]:
+def find_fault(utterance: Utterance) -> Optional[Unusable]:
     """What is wrong with the samples of an utterance."""
     try:
         low, high, samples = _extent(utterance.path)
     except (RuntimeError, TypeError, ValueError, OSError, MemoryError) as error:
-        return Unusable(Reason.UNREADABLE, words(error))
+        return Unusable(Reason.UNREADABLE, error_text(error))
     if samples < utterance.samples:
         return Unusable(Reason.TRUNCATED, f"it breaks off: {samples:,} of {utterance.samples:,} samples were decoded")
     if not np.isfinite([low, high]).all():

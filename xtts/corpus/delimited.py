@@ -21,7 +21,7 @@ class Record(NamedTuple):
     problem: Optional[Unusable] = None
 
 
-def lines(content: bytes) -> List[Union[str, bytes]]:
+def read_lines(content: bytes) -> List[Union[str, bytes]]:
     """The lines of a file, without their ends; one that is not UTF-8 stays bytes."""
     content = content[3:] if content.startswith(b"\xef\xbb\xbf") else content
     ends = b"\n" if b"\n" in content else b"\r"
@@ -31,7 +31,7 @@ def lines(content: bytes) -> List[Union[str, bytes]]:
         return [_decoded(line.rstrip(b"\r")) for line in content.split(ends)]
 
 
-def records(content: Sequence[Union[str, bytes]], delimiter: str, quotes: bool = True) -> Iterator[Record]:
+def read_records(content: Sequence[Union[str, bytes]], delimiter: str, quotes: bool = True) -> Iterator[Record]:
     """The record on each line that is not blank. With `quotes`, a field may be quoted as in CSV."""
     position = 0
     while position < len(content):
@@ -48,7 +48,7 @@ def records(content: Sequence[Union[str, bytes]], delimiter: str, quotes: bool =
         position += used
 
 
-def split(line: str, delimiter: str) -> Optional[List[str]]:
+def split_fields(line: str, delimiter: str) -> Optional[List[str]]:
     """The fields of a line; None when a quote is open at its end.
 
     In a file of tabs or bars a field that only begins with a quote is itself: few of them are written as CSV.
@@ -90,7 +90,7 @@ def _quoted_record(content: Sequence[Union[str, bytes]], position: int, delimite
             break
         text = f"{text}\n{line}" if text else line
         try:
-            fields = split(text, delimiter)
+            fields = split_fields(text, delimiter)
         except Unusable as problem:
             return Record(position + 1, [], problem), 1
         if fields is not None:

@@ -17,7 +17,7 @@ EXTENSIONS = (".wav", ".flac", ".ogg", ".opus", ".mp3", ".aiff", ".aif", ".au", 
 Entries = Dict[str, "os.DirEntry[str]"]
 
 
-class File(NamedTuple):
+class CorpusFile(NamedTuple):
     """A regular file inside the corpus folder."""
 
     path: str  # relative to the corpus folder, with forward slashes
@@ -25,7 +25,7 @@ class File(NamedTuple):
     mtime: int  # nanoseconds
 
 
-class Tree:
+class CorpusFolder:
     """A corpus folder."""
 
     def __init__(self, root: Union[str, Path]) -> None:
@@ -34,7 +34,7 @@ class Tree:
         self._folders: Dict[str, Optional[Entries]] = {}  # None: a link that leaves the corpus
         self._stems: Dict[str, Entries] = {}
 
-    def find(self, name: str, folders: Sequence[str] = ("",)) -> File:
+    def find(self, name: str, folders: Sequence[str] = ("",)) -> CorpusFile:
         """The file that `name` means in the first of `folders` that has it."""
         plain = "/" not in name and "\\" not in name and not name.startswith("..")
         inside = name if plain else self._inside(name)
@@ -110,7 +110,7 @@ class Tree:
             entry = stems.get(name.rpartition(".")[0])
         return entry
 
-    def _file(self, path: str, entry: "os.DirEntry[str]") -> File:
+    def _file(self, path: str, entry: "os.DirEntry[str]") -> CorpusFile:
         try:
             if entry.is_symlink():
                 if not self._contains(os.path.realpath(entry.path)):
@@ -123,7 +123,7 @@ class Tree:
             status = os.stat(entry.path)  # noqa: PTH116 - an entry would keep what it was told: half of an index's memory
         except OSError as error:
             raise Unusable(Reason.UNREADABLE, f"{path}: {error.strerror}") from None
-        return File(path, status.st_size, status.st_mtime_ns)
+        return CorpusFile(path, status.st_size, status.st_mtime_ns)
 
     def _contains(self, real: str) -> bool:
         return real == self.real or real.startswith(os.path.join(self.real, ""))  # noqa: PTH118 - keeps one slash

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from xtts.corpus import delimited
-from xtts.corpus.folder import EXTENSIONS, Tree
+from xtts.corpus.folder import EXTENSIONS, CorpusFolder
 from xtts.corpus.utterances import CorpusError, Reason, Unusable
 
 DELIMITERS = "\t|,;"
@@ -26,7 +26,7 @@ _COMMON_VOICE = ("train.tsv", "validated.tsv")
 _MICROPHONES = ("_mic1", "", "_mic2")  # VCTK's two recordings of one utterance, the better one first
 
 
-class Layout(NamedTuple):
+class CorpusLayout(NamedTuple):
     """How a corpus lies on disk, and how that was found out."""
 
     format: str
@@ -35,7 +35,7 @@ class Layout(NamedTuple):
     why: str
 
 
-class Row(NamedTuple):
+class MetadataRow(NamedTuple):
     """An utterance as the metadata has it."""
 
     line: int
@@ -47,7 +47,7 @@ class Row(NamedTuple):
     problem: Optional[Unusable] = None  # why the line names no utterance
 
 
-def find(path: Union[str, Path], format: str = "auto") -> Layout:
+def find_layout(path: Union[str, Path], format: str = "auto") -> CorpusLayout:
     """The layout of the corpus at `path`, which is its folder or its metadata file."""
     path = Path(path)
     if path.is_dir():
@@ -61,12 +61,12 @@ def find(path: Union[str, Path], format: str = "auto") -> Layout:
     return _of_file(path, format)
 
 
-def rows(layout: Layout, tree: Tree) -> Iterator[Row]:
+def read_rows(layout: CorpusLayout, tree: CorpusFolder) -> Iterator[MetadataRow]:
     """Every utterance the corpus names; a line that names none is a row with a problem."""
     return _ROWS[layout.format](layout, tree)
 
 
-def audio_folders(layout: Layout) -> Tuple[str, ...]:
+def audio_folders(layout: CorpusLayout) -> Tuple[str, ...]:
     """Where the files of a layout lie, in the order in which to look."""
     return {
         "ljspeech": ("wavs", "wav", ""),
@@ -76,12 +76,12 @@ def audio_folders(layout: Layout) -> Tuple[str, ...]:
     }[layout.format]
 
 
-def _of_folder(root: Path, format: str) -> Layout:
+def _of_folder(root: Path, format: str) -> CorpusLayout:
     if format in ("auto", "vctk"):
         recordings = _vctk_recordings(root)
         if recordings and (root / "txt").is_dir():
             why = f"it has {recordings} and txt; mic1 of each utterance is taken, mic2 where there is no mic1"
-            return Layout("vctk", root, root / "txt", why)
+            return CorpusLayout("vctk", root, root / "txt", why)
         if format == "vctk":
             raise CorpusError(
                 f"{root}: VCTK has a folder wav48 (or wav48_silence_trimmed) and a folder txt; name theirs"
@@ -104,14 +104,16 @@ def _of_folder(root: Path, format: str) -> Layout:
     )
 
 
-def _of_file(metadata: Path, format: str) -> Layout:
+def _of_file(metadata: Path, format: str) -> CorpusLayout:
     header = _header(_content(metadata))
     root, name = metadata.parent, metadata.name
     if format == "auto":
         if header is None:
-            return Layout("ljspeech", root, metadata, f"{name} has no header; its lines are read as id|text|normalised")
+            return CorpusLayout(
+                "ljspeech", root, metadata, f"{name} has no header; its lines are read as id|text|normalised"
+            )
         if {"path", "sentence", "client_id"} <= set(header.names):
-            return Layout("common_voice", root, metadata, f"{name} has the columns path, sentence and client_id")
+            return CorpusLayout("common_voice", root, metadata, f"{name} has the columns path, sentence and client_id")
     if format in ("csv", "common_voice", "auto"):
         if header is None:
             raise CorpusError(
@@ -120,8 +122,8 @@ def _of_file(metadata: Path, format: str) -> Layout:
             )
         taken = [f"{header.names[column]} for the {meaning}" for meaning, column in header.columns.items()]
         why = f"{name} has a header: {', '.join(map(str.strip, taken))}"
-        return Layout("csv" if format == "auto" else format, root, metadata, why)
-    return Layout(format, root, metadata, "that layout was asked for")
+        return CorpusLayout("csv" if format == "auto" else format, root, metadata, why)
+    return CorpusLayout(format, root, metadata, "that layout was asked for")
 
 
 class _Header(NamedTuple):
@@ -137,7 +139,7 @@ def _header(content: Sequence[Union[str, bytes]]) -> Optional[_Header]:
         return None
     for delimiter in DELIMITERS:
         try:
-            names = delimited.split(first, delimiter) or []
+            names = delimited.split_fields(first, delimiter) or []
         except Unusable:
             continue
         names = [re.sub(r"[\s-]+", "_", name.strip().lower()) for name in names]
@@ -152,21 +154,21 @@ def _header(content: Sequence[Union[str, bytes]]) -> Optional[_Header]:
     return None
 
 
-def _ljspeech_rows(layout: Layout, tree: Tree) -> Iterator[Row]:
+def _ljspeech_rows(layout: CorpusLayout, tree: CorpusFolder) -> Iterator[MetadataRow]:
     """`id|text|normalised`, then perhaps speaker and language; nothing is ever quoted."""
-    for record in delimited.records(_content(layout.metadata), "|", quotes=False):
+    for record in delimited.read_records(_content(layout.metadata), "|", quotes=False):
         fields = [field.strip() for field in record.fields]
         if record.problem:
-            yield Row(record.line, "", "", "", problem=record.problem)
+            yield MetadataRow(record.line, "", "", "", problem=record.problem)
         elif not 2 <= len(fields) <= 5:
             what = f"{_columns(fields)}; id|text|normalised, then perhaps speaker and language, are 3 to 5"
-            yield Row(record.line, fields[0], fields[0], "", problem=Unusable(Reason.COLUMNS, what))
+            yield MetadataRow(record.line, fields[0], fields[0], "", problem=Unusable(Reason.COLUMNS, what))
         else:
             id, text, normalised, speaker, language = fields + [""] * (5 - len(fields))
-            yield Row(record.line, _stem(id), id, normalised or text, speaker, language)
+            yield MetadataRow(record.line, _stem(id), id, normalised or text, speaker, language)
 
 
-def _csv_rows(layout: Layout, tree: Tree) -> Iterator[Row]:
+def _csv_rows(layout: CorpusLayout, tree: CorpusFolder) -> Iterator[MetadataRow]:
     content = _content(layout.metadata)
     header = _header(content)
     if header is None:
@@ -174,16 +176,16 @@ def _csv_rows(layout: Layout, tree: Tree) -> Iterator[Row]:
     path, text, speaker, language = (header.columns.get(meaning) for meaning in COLUMNS)
     assert path is not None
     assert text is not None
-    for record in delimited.records(content, header.delimiter):
+    for record in delimited.read_records(content, header.delimiter):
         fields = [field.strip() for field in record.fields]
         if record.problem:
-            yield Row(record.line, "", "", "", problem=record.problem)
+            yield MetadataRow(record.line, "", "", "", problem=record.problem)
         elif len(fields) != len(header.names):
             what = f"{_columns(fields)} under a header of {len(header.names)}"
             file = fields[path] if path < len(fields) else ""
-            yield Row(record.line, _stem(file), file, "", problem=Unusable(Reason.COLUMNS, what))
+            yield MetadataRow(record.line, _stem(file), file, "", problem=Unusable(Reason.COLUMNS, what))
         elif record.line > 1:
-            yield Row(
+            yield MetadataRow(
                 record.line,
                 _stem(fields[path]),
                 fields[path],
@@ -193,7 +195,7 @@ def _csv_rows(layout: Layout, tree: Tree) -> Iterator[Row]:
             )
 
 
-def _vctk_rows(layout: Layout, tree: Tree) -> Iterator[Row]:
+def _vctk_rows(layout: CorpusLayout, tree: CorpusFolder) -> Iterator[MetadataRow]:
     """`wav48*/p225/p225_001_mic1.flac` and `txt/p225/p225_001.txt`."""
     recordings = _vctk_recordings(layout.root)
     speakers = sorted({*tree.names(recordings), *tree.names("txt")})
@@ -208,14 +210,14 @@ def _vctk_rows(layout: Layout, tree: Tree) -> Iterator[Row]:
                 if id not in audio:
                     tree.find(file)  # says why there is none
                 text = tree.read(f"txt/{speaker}/{id}.txt")
-                yield Row(0, id, file, text.decode("utf-8-sig").strip(), speaker)
+                yield MetadataRow(0, id, file, text.decode("utf-8-sig").strip(), speaker)
             except UnicodeDecodeError:
-                yield Row(0, id, file, "", speaker, problem=delimited.not_utf8(text))
+                yield MetadataRow(0, id, file, "", speaker, problem=delimited.not_utf8(text))
             except Unusable as problem:
-                yield Row(0, id, file, "", speaker, problem=problem)
+                yield MetadataRow(0, id, file, "", speaker, problem=problem)
 
 
-_ROWS: Dict[str, Callable[[Layout, Tree], Iterator[Row]]] = {
+_ROWS: Dict[str, Callable[[CorpusLayout, CorpusFolder], Iterator[MetadataRow]]] = {
     "ljspeech": _ljspeech_rows,
     "csv": _csv_rows,
     "common_voice": _csv_rows,
@@ -238,7 +240,7 @@ def _vctk_recordings(root: Path) -> str:
 
 def _content(metadata: Path) -> List[Union[str, bytes]]:
     try:
-        return delimited.lines(metadata.read_bytes())
+        return delimited.read_lines(metadata.read_bytes())
     except OSError as error:
         raise CorpusError(f"{metadata}: {error.strerror}; make it a readable file") from None
 

@@ -12,10 +12,10 @@ import attrs
 
 from xtts.audio.headers import DamagedAudio, read_headers
 from xtts.corpus import formats
-from xtts.corpus.cache import FileFacts, folder_for, name_for
-from xtts.corpus.folder import File, Tree
-from xtts.corpus.formats import Layout, Row
-from xtts.corpus.utterances import Reason, Rejected, Unusable, Utterance, require
+from xtts.corpus.cache import FileFacts, cache_folder, cache_name
+from xtts.corpus.folder import CorpusFile, CorpusFolder
+from xtts.corpus.formats import CorpusLayout, MetadataRow
+from xtts.corpus.utterances import Reason, Rejected, Unusable, Utterance, require_usable
 
 AT_LEAST = 2  # utterances: one to train on and one to hold out
 Progress = Callable[[int, int], None]  # how many are done, of how many
@@ -25,7 +25,7 @@ Progress = Callable[[int, int], None]  # how many are done, of how many
 class Corpus:
     """What there is to train on, and what was set aside."""
 
-    layout: Layout
+    layout: CorpusLayout
     utterances: List[Utterance]
     rejected: List[Rejected]
     cache: Optional[Path] = None  # folder of what is found out about it; None: nothing is kept
@@ -35,7 +35,7 @@ class Corpus:
         out = [unusable[i].of(u.line, u.id, self.name_of(u)) for i, u in enumerate(self.utterances) if i in unusable]
         kept = [u for i, u in enumerate(self.utterances) if i not in unusable] if out else self.utterances
         rejected = sorted([*self.rejected, *out], key=lambda one: (one.line, one.id))
-        require(str(self.layout.metadata), len(kept), rejected, at_least)
+        require_usable(str(self.layout.metadata), len(kept), rejected, at_least)
         return attrs.evolve(self, utterances=kept, rejected=rejected)
 
     def name_of(self, utterance: Utterance) -> str:
@@ -44,10 +44,10 @@ class Corpus:
 
     def cache_name(self, kind: str, *about: object) -> str:
         """The name of this corpus's cache file of a kind."""
-        return name_for(kind, self.layout.metadata.resolve(), self.layout.format, *about)
+        return cache_name(kind, self.layout.metadata.resolve(), self.layout.format, *about)
 
 
-def read(
+def read_corpus(
     path: Union[str, Path],
     format: str = "auto",
     language: str = "en",
@@ -60,14 +60,14 @@ def read(
     `cache` is the folder where what is found out is kept: "auto" is beside the corpus, or among the user's caches when
     that cannot be written; None keeps nothing.
     """
-    layout = formats.find(path, format)
-    folder = folder_for(layout.root) if cache == "auto" else None if cache is None else Path(cache)
+    layout = formats.find_layout(path, format)
+    folder = cache_folder(layout.root) if cache == "auto" else None if cache is None else Path(cache)
     corpus = Corpus(layout, [], [], folder)
     facts = FileFacts(folder, corpus.cache_name("headers"))
-    tree, folders = Tree(layout.root), formats.audio_folders(layout)
+    tree, folders = CorpusFolder(layout.root), formats.audio_folders(layout)
     lines: Dict[str, int] = {}  # where each id was met
-    unread: List[Tuple[int, File]] = []  # files whose headers are not known yet, and whose utterances they are
-    for row in formats.rows(layout, tree):
+    unread: List[Tuple[int, CorpusFile]] = []  # files whose headers are not known yet, and whose utterances they are
+    for row in formats.read_rows(layout, tree):
         try:
             _refuse(row, lines)
             file = tree.find(row.file, folders)
@@ -85,7 +85,7 @@ def read(
     return corpus.without(unusable, at_least)
 
 
-def _refuse(row: Row, lines: Dict[str, int]) -> None:
+def _refuse(row: MetadataRow, lines: Dict[str, int]) -> None:
     """Raise what is wrong with a row before its file is looked for."""
     if row.problem:
         raise row.problem
@@ -101,7 +101,7 @@ def _refuse(row: Row, lines: Dict[str, int]) -> None:
 
 def _read_headers(
     utterances: List[Utterance],
-    unread: Sequence[Tuple[int, File]],
+    unread: Sequence[Tuple[int, CorpusFile]],
     facts: FileFacts,
     progress: Optional[Progress],
 ) -> Dict[int, Unusable]:

@@ -13,7 +13,7 @@ from xtts.audio.resample import resampled_length
 from xtts.corpus import cache
 from xtts.corpus.index import AT_LEAST, Corpus, Progress
 from xtts.corpus.utterances import Reason, Unusable, Utterance
-from xtts.recipe.schema import Audio
+from xtts.recipe.schema import AudioSection
 
 Encode = Callable[[str, str], Sequence[int]]  # text and language to token ids
 Known = Callable[[str, str], bool]  # whether a text has a character the tokenizer knows
@@ -34,11 +34,11 @@ class Lengths:
         return len(self.text)
 
 
-def measure(
+def measure_lengths(
     corpus: Corpus,
     encode: Encode,
     known: Known,
-    audio: Audio,
+    audio: AudioSection,
     max_text_length: Optional[int] = None,
     max_mel_frames: Optional[int] = None,
     tokenizer: Optional[str] = None,
@@ -54,7 +54,7 @@ def measure(
     own = np.array([u.samples for u in corpus.utterances], np.int64)
     rates = np.array([u.sample_rate for u in corpus.utterances], np.int64)
     samples = resampled_length(np.minimum(own, LONGEST_FILE), rates, audio.sample_rate)
-    frames = mel.frames(samples, mel.MelSpec.of(audio))
+    frames = mel.frame_count(samples, mel.MelSpec.of(audio))
     unusable: Dict[int, Unusable] = {}
 
     def set_aside(broken: np.ndarray, reason: Reason, detail: Callable[[int], str]) -> None:
@@ -87,7 +87,7 @@ def _token_counts(
     name = corpus.cache_name("tokens", tokenizer)
     key = _digest(corpus.utterances)
     if tokenizer is not None and corpus.cache:
-        found = cache.load(corpus.cache, name)
+        found = cache.load_entry(corpus.cache, name)
         if isinstance(found, dict) and found.get("texts") == key:
             return np.array(found["tokens"], np.int64)
     counts: List[int] = []
@@ -97,7 +97,7 @@ def _token_counts(
         if progress and (len(counts) % 1000 == 0 or len(counts) == len(corpus.utterances)):
             progress(len(counts), len(corpus.utterances))
     if tokenizer is not None and corpus.cache:
-        cache.store(corpus.cache, name, {"texts": key, "tokens": counts})
+        cache.store_entry(corpus.cache, name, {"texts": key, "tokens": counts})
     return np.array(counts, np.int64)
 
 

@@ -6,7 +6,9 @@ from typing import Dict, List, Sequence, Tuple
 from xtts.corpus.utterances import Utterance
 
 
-def split(utterances: Sequence[Utterance], share: float, seed: int = 0) -> Tuple[List[Utterance], List[Utterance]]:
+def split_corpus(
+    utterances: Sequence[Utterance], share: float, seed: int = 0
+) -> Tuple[List[Utterance], List[Utterance]]:
     """Utterances to train on and utterances to hold out, about `share` of them; the same on every machine.
 
     Every speaker gives its part, as far as whole utterances allow, and keeps at least one to train on. Which ones is

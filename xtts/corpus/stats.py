@@ -9,7 +9,7 @@ import numpy as np
 
 from xtts.corpus.index import Corpus
 from xtts.corpus.lengths import Lengths
-from xtts.corpus.utterances import counts, table
+from xtts.corpus.utterances import count_reasons, rejection_table
 from xtts.formatting import printable
 
 FIXED = (200, 800)  # tokens and mel frames of the one shape that fixed padding uses
@@ -51,7 +51,7 @@ class Bars(NamedTuple):
 
 
 @attrs.frozen
-class Stats:
+class CorpusStats:
     """The figures of a corpus."""
 
     corpus: str
@@ -73,7 +73,7 @@ class Stats:
 
     def as_json(self) -> Dict[str, Any]:
         """The figures in JSON's own types."""
-        out = {field.name: getattr(self, field.name) for field in attrs.fields(Stats)}
+        out = {field.name: getattr(self, field.name) for field in attrs.fields(CorpusStats)}
         del out["rejected_table"]
         out["sample_rates"] = {str(rate): count for rate, count in self.sample_rates.items()}
         return {name: value._asdict() if hasattr(value, "_asdict") else value for name, value in out.items()}
@@ -86,8 +86,8 @@ class Stats:
             _summary(self),
             _spreads([("seconds", self.seconds), ("text tokens", self.text), ("mel frames", self.mel)]),
             _padding(self.fixed_padding, self.utterances),
-            f"text tokens\n{draw(self.text_bars, blocks)}",
-            f"mel frames\n{draw(self.mel_bars, blocks)}",
+            f"text tokens\n{draw_histogram(self.text_bars, blocks)}",
+            f"mel frames\n{draw_histogram(self.mel_bars, blocks)}",
             _minutes("speaker", self.speakers) if len(self.speakers) > 1 else "",
             _minutes("language", self.languages) if len(self.languages) > 1 else "",
             self.rejected_table,
@@ -96,10 +96,10 @@ class Stats:
         return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
-def statistics(corpus: Corpus, lengths: Lengths, fixed: Tuple[int, int] = FIXED) -> Stats:
+def corpus_statistics(corpus: Corpus, lengths: Lengths, fixed: Tuple[int, int] = FIXED) -> CorpusStats:
     """The figures of a corpus whose utterances `lengths` was measured from, best without limits."""
     seconds = np.array([u.samples / u.sample_rate for u in corpus.utterances])
-    return Stats(
+    return CorpusStats(
         corpus=str(corpus.layout.metadata),
         format=corpus.layout.format,
         why=corpus.layout.why,
@@ -111,11 +111,11 @@ def statistics(corpus: Corpus, lengths: Lengths, fixed: Tuple[int, int] = FIXED)
         seconds=spread(seconds),
         text=spread(lengths.text),
         mel=spread(lengths.frames),
-        text_bars=histogram(lengths.text),
-        mel_bars=histogram(lengths.frames),
+        text_bars=bin_counts(lengths.text),
+        mel_bars=bin_counts(lengths.frames),
         fixed_padding=fixed_padding(lengths, *fixed),
-        rejected=counts(corpus.rejected),
-        rejected_table=table(corpus.rejected),
+        rejected=count_reasons(corpus.rejected),
+        rejected_table=rejection_table(corpus.rejected),
     )
 
 
@@ -140,7 +140,7 @@ def fixed_padding(lengths: Lengths, text_length: int, mel_frames: int) -> FixedP
     )
 
 
-def histogram(values: np.ndarray) -> Bars:
+def bin_counts(values: np.ndarray) -> Bars:
     """Whole lengths counted in at most MOST_BARS bars, whose width is 1, 2 or 5 times a power of ten."""
     if not len(values):
         return Bars([0, 1], [0])
@@ -156,7 +156,7 @@ def histogram(values: np.ndarray) -> Bars:
     return Bars([(first + i) * width for i in range(len(bins) + 1)], [int(count) for count in bins])
 
 
-def draw(bars: Bars, blocks: bool = True) -> str:
+def draw_histogram(bars: Bars, blocks: bool = True) -> str:
     """A histogram as lines of text, in blocks or in ASCII."""
     ends = [str(edge - 1) for edge in bars.edges[1:]]
     wide = len(ends[-1])
@@ -192,7 +192,7 @@ def _minutes_of(names: Iterable[str], seconds: np.ndarray) -> Dict[str, float]:
     return dict(sorted(totals.items(), key=lambda item: (-item[1], item[0])))
 
 
-def _summary(stats: Stats) -> str:
+def _summary(stats: CorpusStats) -> str:
     rates = ", ".join(
         f"{rate:,} Hz" if len(stats.sample_rates) == 1 else f"{rate:,} Hz ({count:,})"
         for rate, count in stats.sample_rates.items()

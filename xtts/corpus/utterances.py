@@ -78,18 +78,18 @@ class CorpusError(XttsError):
     """Why there is no corpus to train on, and what to do about it."""
 
 
-def counts(rejected: Iterable[Rejected]) -> Dict[str, int]:
+def count_reasons(rejected: Iterable[Rejected]) -> Dict[str, int]:
     """How many were set aside for each reason, the most frequent first."""
     found = Counter(one.reason.value for one in rejected)
     return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
 
 
-def table(rejected: Sequence[Rejected]) -> str:
+def rejection_table(rejected: Sequence[Rejected]) -> str:
     """The rejected by reason, with an example of each; "" when there are none."""
     examples: Dict[str, Rejected] = {}
     for one in rejected:
         examples.setdefault(one.reason.value, one)
-    rows = [(f"{count:,}", reason, str(examples[reason])) for reason, count in counts(rejected).items()]
+    rows = [(f"{count:,}", reason, str(examples[reason])) for reason, count in count_reasons(rejected).items()]
     if not rows:
         return ""
     wide = max(len(reason) for _, reason, _ in rows)
@@ -107,7 +107,7 @@ def write_rejected(path: Union[str, Path], rejected: Iterable[Rejected]) -> None
             writer.writerow([line or "", printable(id), printable(name), reason.value, printable(detail)])
 
 
-def require(corpus: str, usable: int, rejected: Sequence[Rejected], at_least: int) -> None:
+def require_usable(corpus: str, usable: int, rejected: Sequence[Rejected], at_least: int) -> None:
     """Raise the error that says why too little is left."""
     if usable >= at_least:
         return
@@ -116,5 +116,5 @@ def require(corpus: str, usable: int, rejected: Sequence[Rejected], at_least: in
         raise CorpusError(f"{corpus}: there is no utterance in it; name the corpus folder or its metadata file")
     lines: List[str] = [f"{corpus}: {usable} of {total:,} utterances can be used, and at least {at_least} are needed"]
     if rejected:
-        lines += [table(rejected), "correct these, or name another corpus"]
+        lines += [rejection_table(rejected), "correct these, or name another corpus"]
     raise CorpusError("\n".join(lines))

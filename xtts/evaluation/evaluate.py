@@ -19,30 +19,32 @@ from xtts.audio.griffin_lim import griffin_lim
 from xtts.audio.mel import MelSpec, log_mel
 from xtts.corpus.demo import make
 from xtts.corpus.utterances import Utterance
-from xtts.errors import Mistake, XttsError
+from xtts.errors import UsageError, XttsError
 from xtts.evaluation import recognisers
 from xtts.evaluation.figures import CODEC, RECORDING, SAID, Evaluation, Heard, Judged
-from xtts.evaluation.metrics import DECIBELS, distortion
+from xtts.evaluation.metrics import DECIBELS, mel_cepstral_distortion
 from xtts.evaluation.speaker_similarity import RATE as VOICE_RATE
-from xtts.evaluation.speaker_similarity import Voiceprint, voiceprint
+from xtts.evaluation.speaker_similarity import VoiceEncoder, make_voice_encoder
 from xtts.inference import synthesizer
 from xtts.model.codec import Codec
+from xtts.pipeline.codec_source import CodecSource
 from xtts.pipeline.features import Features
-from xtts.pipeline.sources import CodecSource, GptSource, Source
-from xtts.planning.batch_order import Order
-from xtts.planning.dataset import Material, Part, Say, gather
+from xtts.pipeline.gpt_source import GptSource
+from xtts.pipeline.sources import BatchSource
+from xtts.planning.batch_order import BatchOrder
+from xtts.planning.dataset import Dataset, Log, Split, load_dataset
 from xtts.planning.shapes import Shape
 from xtts.planning.sizes import FRAMES_PER_CODE, SIZES
-from xtts.progress import Bar
+from xtts.progress import ProgressBar
 from xtts.recipe import loading
 from xtts.recipe.schema import Recipe
 from xtts.reporting import run_folder
 from xtts.reporting.journal import Journal
 from xtts.text.normalise import normalise
 from xtts.training.checkpoint import Checkpoints
-from xtts.training.context import HELD_ROWS, MOST_HELD, held_layout
+from xtts.training.context import HELD_ROWS, MOST_HELD, held_out_shapes
 from xtts.training.stages import CodecStage, GptStage, Stage
-from xtts.weights import importing
+from xtts.weights import assignment, model_folder
 
 FILE = "evaluation.json"
 SOME = 20  # utterances that are judged unless another number is asked for
@@ -76,39 +78,41 @@ class Sound(NamedTuple):
 Sayer = Callable[[Sentence], Sound]
 
 
-def evaluate(folder: PathLike, utterances: int = SOME, judge: str = "auto", say: Say = print) -> Evaluation:
+def evaluate(folder: PathLike, utterances: int = SOME, judge: str = "auto", say: Log = print) -> Evaluation:
     """Judge `utterances` of a run's held-out ones at most, and leave what was found in its folder.
 
     A run that has only its codec yet is judged by that.
     """
     if utterances < 1:
-        raise Mistake(f"--utterances {utterances}: nothing can be judged by that; ask for 1 or more")
-    recognisers.check(judge)
-    folder = run_folder.read(folder).folder
-    recipe = loading.load(folder / "recipe.toml")
+        raise UsageError(f"--utterances {utterances}: nothing can be judged by that; ask for 1 or more")
+    recognisers.check_recognisers(judge)
+    folder = run_folder.read_run_folder(folder).folder
+    recipe = loading.load_recipe(folder / "recipe.toml")
     model = _model(folder, recipe)
-    material = gather(recipe, say)
-    part = material.held_out if len(material.held_out.lengths) else material.train
-    read = {one.text for one in material.train.corpus.utterances} if part is material.held_out else set()
-    chosen = _chosen(part, material, read, utterances)
+    dataset = load_dataset(recipe, say)
+    part = dataset.held_out if len(dataset.held_out.lengths) else dataset.train
+    read = {one.text for one in dataset.train.corpus.utterances} if part is dataset.held_out else set()
+    chosen = _chosen(part, dataset, read, utterances)
     held = [one.text for one in part.corpus.utterances if _is_known(one)]
-    listeners = recognisers.recognisers(judge, lambda: _expected(material, held), held, say)
-    voices = _Voices(material, {one.utterance.id for one in chosen}, recipe.audio.sample_rate, judge == "none")
-    losses, through = _losses(recipe, material, part, model), _Through(model, recipe)
-    ways: Dict[str, Sayer] = {RECORDING: lambda one: Sound(wav.load(one.utterance.path, recipe.audio.sample_rate))}
+    listeners = recognisers.recognisers(judge, lambda: _expected(dataset, held), held, say)
+    voices = _Voices(dataset, {one.utterance.id for one in chosen}, recipe.audio.sample_rate, judge == "none")
+    losses, through = _losses(recipe, dataset, part, model), _Through(model, recipe)
+    ways: Dict[str, Sayer] = {
+        RECORDING: lambda one: Sound(wav.load_audio(one.utterance.path, recipe.audio.sample_rate))
+    }
     ways[CODEC] = through
     if model.speaker is not None:
         ways[SAID] = _sayer(model.speaker, recipe.audio.sample_rate)
     judging = _Judging(ways, MelSpec.of(recipe.audio), listeners, voices)
     judged = []
-    with Bar("listening") as bar:
+    with ProgressBar("listening") as bar:
         for number, sentence in enumerate(chosen):
             judged.append(judging(sentence))
             bar(number + 1, len(chosen))
     found = Evaluation(
         folder=str(folder),
         steps={stage: _steps(folder, stage) for stage in losses},
-        is_held_out=part is material.held_out,
+        is_held_out=part is dataset.held_out,
         read_before=sum(one.utterance.text in read for one in chosen),
         losses=losses,
         codec=through.figures(),
@@ -117,7 +121,7 @@ def evaluate(folder: PathLike, utterances: int = SOME, judge: str = "auto", say:
         unknown_words=[word for one in listeners for word in getattr(one, "unknown", ())],
     )
     try:
-        files.write(folder / FILE, json.dumps(found.as_json(), indent=1, ensure_ascii=False) + "\n")
+        files.write_text(folder / FILE, json.dumps(found.as_json(), indent=1, ensure_ascii=False) + "\n")
     except OSError as error:
         raise EvaluateError(f"{folder / FILE}: {error.strerror}; make room or rights for it") from None
     return found
@@ -129,14 +133,14 @@ class _Model:
 
     codec: Codec
     stats: np.ndarray
-    speaker: Optional[synthesizer.Speaker]  # once there is a GPT
+    speaker: Optional[synthesizer.Synthesizer]  # once there is a GPT
     device: str
 
 
 def _model(folder: Path, recipe: Recipe) -> _Model:
     device = "/GPU:0" if tf.config.list_physical_devices("GPU") else "/CPU:0"
-    if (folder / importing.RUN_MODEL).is_dir():
-        speaker = synthesizer.load(folder, note=lambda line: None)  # what is cut is counted here
+    if (folder / model_folder.RUN_MODEL).is_dir():
+        speaker = synthesizer.load_synthesizer(folder, note=lambda line: None)  # what is cut is counted here
         if speaker.model.codec is None:
             raise EvaluateError(
                 f"{folder}: its model has no codec to be judged by; import it again with --dvae dvae.pth"
@@ -151,7 +155,9 @@ def _model(folder: Path, recipe: Recipe) -> _Model:
         raise EvaluateError(f"{folder}: nothing is trained yet that could be judged; run its recipe first")
     codec = Codec(SIZES[recipe.model.size].codec, recipe.audio.n_mels, np.random.default_rng(0))
     prefix = "model."
-    importing.load_into(codec, {name: one for name, one in state.tensors.items() if name.startswith(prefix)}, prefix)
+    assignment.load_weights(
+        codec, {name: one for name, one in state.tensors.items() if name.startswith(prefix)}, prefix
+    )
     return _Model(codec, stats, None, device)
 
 
@@ -160,12 +166,12 @@ def _steps(folder: Path, stage: str) -> int:
     return max((int(line["step"]) for line in Journal(folder).metrics(stage)), default=0)
 
 
-def _expected(material: Material, held: Sequence[str]) -> List[str]:
+def _expected(dataset: Dataset, held: Sequence[str]) -> List[str]:
     """What a recogniser may expect: English texts that were trained on; of a demo corpus, more that it could say."""
-    judged, corpus = set(held), material.train.corpus
+    judged, corpus = set(held), dataset.train.corpus
     texts = [one.text for one in corpus.utterances if _is_known(one)]
     vocabulary = make.vocabulary_of(corpus.layout.root) if texts else None
-    more = make.sentences(recognisers.LANGUAGE, MORE, judged, vocabulary=vocabulary) if vocabulary else []
+    more = make.demo_sentences(recognisers.LANGUAGE, MORE, judged, vocabulary=vocabulary) if vocabulary else []
     return [text for text in [*texts, *more] if text not in judged]
 
 
@@ -174,7 +180,7 @@ def _is_known(one: Utterance) -> bool:
     return one.language.lower().partition("-")[0] == recognisers.LANGUAGE
 
 
-def _chosen(part: Part, material: Material, read: Set[str], most: int) -> List[Sentence]:
+def _chosen(part: Split, dataset: Dataset, read: Set[str], most: int) -> List[Sentence]:
     """The first utterances of every speaker in turn, each with another of its speaker: held out, or else trained on.
 
     Of texts that were `read` in training, by any voice, there is none, unless a speaker has no others.
@@ -184,7 +190,7 @@ def _chosen(part: Part, material: Material, read: Set[str], most: int) -> List[S
         own.setdefault(one.speaker, []).append(one)
     own = {speaker: [one for one in some if one.text not in read] or some for speaker, some in own.items()}
     others: Dict[str, List[Utterance]] = {}
-    for one in material.train.corpus.utterances:
+    for one in dataset.train.corpus.utterances:
         others.setdefault(one.speaker, []).append(one)
     ranked = [(rank, one) for some in own.values() for rank, one in enumerate(some)]
     found = []
@@ -204,26 +210,26 @@ def _seconds(one: Utterance) -> float:
     return one.samples / max(1, one.sample_rate)
 
 
-def _losses(recipe: Recipe, material: Material, part: Part, model: _Model) -> Dict[str, Dict[str, float]]:
+def _losses(recipe: Recipe, dataset: Dataset, part: Split, model: _Model) -> Dict[str, Dict[str, float]]:
     """The loss of each stage on what was held out, as the run's own validation measures it."""
     features = Features(recipe.audio, model.device, model.stats, model.codec)
     codec = CodecStage(recipe)
     codec.model = model.codec
     shape = attrs.evolve(codec.shapes[0], batch_size=min(HELD_ROWS, codec.shapes[0].batch_size))
-    every = Order(np.zeros(min(len(part.lengths), MOST_HELD), np.int16), (shape.batch_size,), recipe.run.seed)
+    every = BatchOrder(np.zeros(min(len(part.lengths), MOST_HELD), np.int16), (shape.batch_size,), recipe.run.seed)
     source = CodecSource(recipe, part, features, None, is_random=False)
     found = {codec.name: _loss(codec, shape, source, every, model.device)}
     if model.speaker is not None:
-        layout = held_layout(recipe, part)
-        gpt = GptStage(recipe, material.tokenizer, layout.shapes)
+        layout = held_out_shapes(recipe, part)
+        gpt = GptStage(recipe, dataset.tokenizer, layout.shapes)
         gpt.model = model.speaker.model.gpt
-        said = GptSource(recipe, part, material.tokenizer, layout.shapes, features, None, is_random=False)
-        order = Order(layout.shape_of[:MOST_HELD], (layout.shapes[0].batch_size,), recipe.run.seed)
+        said = GptSource(recipe, part, dataset.tokenizer, layout.shapes, features, None, is_random=False)
+        order = BatchOrder(layout.shape_of[:MOST_HELD], (layout.shapes[0].batch_size,), recipe.run.seed)
         found[gpt.name] = _loss(gpt, layout.shapes[0], said, order, model.device)
     return found
 
 
-def _loss(stage: Stage, shape: Shape, source: Source, order: Order, device: str) -> Dict[str, float]:
+def _loss(stage: Stage, shape: Shape, source: BatchSource, order: BatchOrder, device: str) -> Dict[str, float]:
     """The mean of a stage's loss and of its parts."""
     names = sorted(stage.inputs(shape, 1))
 
@@ -234,7 +240,7 @@ def _loss(stage: Stage, shape: Shape, source: Source, order: Order, device: str)
     compiled = compat.compiled(losses, autograph=False)
     sums, totals = np.zeros(len(stage.parts)), np.zeros(len(stage.parts))
     batches = list(order.batches(0))
-    with Bar(f"{stage.name}: held-out loss") as bar:
+    with ProgressBar(f"{stage.name}: held-out loss") as bar:
         for number, batch in enumerate(batches):
             rows = source.read([batch], number)
             if rows.counts.any():
@@ -247,7 +253,7 @@ def _loss(stage: Stage, shape: Shape, source: Source, order: Order, device: str)
     return {"loss": float(parts @ np.array(stage.weights)), **{n: float(v) for n, v in zip(stage.parts, parts)}}
 
 
-def _sayer(speaker: synthesizer.Speaker, sample_rate: int) -> Sayer:
+def _sayer(speaker: synthesizer.Synthesizer, sample_rate: int) -> Sayer:
     """A model that says sentences, at the recipe's rate."""
 
     def said(sentence: Sentence) -> Sound:
@@ -278,7 +284,7 @@ class _Through:
         self._function = compat.compiled(there_and_back, autograph=False)
 
     def __call__(self, sentence: Sentence) -> Sound:
-        wave = wav.load(sentence.utterance.path, self._spec.sample_rate)
+        wave = wav.load_audio(sentence.utterance.path, self._spec.sample_rate)
         mel = log_mel(wave, self._spec, self._stats)
         size = 32 * FRAMES_PER_CODE
         while size < len(mel):
@@ -290,7 +296,7 @@ class _Through:
         again = np.asarray(back.numpy()[0, : len(mel)])
         self._used.append(codes.numpy()[0, : -(-len(mel) // FRAMES_PER_CODE)])
         self._errors.append(float(DECIBELS * np.abs((again - mel) * self._stats).mean()))
-        self._distortions.append(distortion(again * self._stats, mel * self._stats))
+        self._distortions.append(mel_cepstral_distortion(again * self._stats, mel * self._stats))
         return Sound(griffin_lim(again, self._spec, stats=self._stats))
 
     def figures(self) -> Dict[str, float]:
@@ -299,7 +305,7 @@ class _Through:
         shares = counts[counts > 0] / counts.sum()
         return {
             "mel_error": float(np.mean(self._errors)),  # dB
-            "distortion": float(np.mean(self._distortions)),  # dB
+            "mel_cepstral_distortion": float(np.mean(self._distortions)),  # dB
             "codes_used": float((counts > 0).mean()),
             "perplexity": float(np.exp(-(shares * np.log(shares)).sum())),
         }
@@ -308,14 +314,14 @@ class _Through:
 class _Voices:
     """Whose voice a wave is most like, of the speakers that a run has."""
 
-    def __init__(self, material: Material, without: Any, sample_rate: int, is_plain: bool) -> None:
+    def __init__(self, dataset: Dataset, without: Any, sample_rate: int, is_plain: bool) -> None:
         self._rate = sample_rate
         some: Dict[str, List[np.ndarray]] = {}
-        for one in material.train.corpus.utterances:
+        for one in dataset.train.corpus.utterances:
             if one.id not in without and len(some.setdefault(one.speaker, [])) < KNOWN:
-                some[one.speaker].append(wav.load(one.path, VOICE_RATE))
+                some[one.speaker].append(wav.load_audio(one.path, VOICE_RATE))
         known = {speaker: waves for speaker, waves in some.items() if waves}
-        self._print: Voiceprint = voiceprint([wave for waves in known.values() for wave in waves], is_plain)
+        self._print: VoiceEncoder = make_voice_encoder([wave for waves in known.values() for wave in waves], is_plain)
         means = {speaker: self._print(waves).mean(axis=0) for speaker, waves in known.items()}
         self._speakers = {speaker: mean / max(float(np.linalg.norm(mean)), 1e-9) for speaker, mean in means.items()}
         self.name = self._print.name
@@ -343,7 +349,7 @@ class _Judging:
 
     def __call__(self, sentence: Sentence) -> Judged:
         one = sentence.utterance
-        wanted = recognisers.words(one.text) if _is_known(one) and self.listeners else []
+        wanted = recognisers.split_words(one.text) if _is_known(one) and self.listeners else []
         sounds = {name: way(sentence) for name, way in self.ways.items()}
         recorded = log_mel(sounds[RECORDING].samples, self.spec)
         voices = self.voices({name: sound.samples for name, sound in sounds.items()}, one.speaker)
@@ -368,7 +374,9 @@ class _Judging:
             seconds=len(wave) / self.spec.sample_rate,
             distortion=None if name == RECORDING or not len(wave) else self._distortion(wave, recorded),
             heard=heard,
-            edits={judge: recognisers.edits(wanted, recognisers.words(text)) for judge, text in heard.items()},
+            edits={
+                judge: recognisers.edit_distance(wanted, recognisers.split_words(text)) for judge, text in heard.items()
+            },
             is_cut=sound.is_cut,
         )
 
@@ -377,4 +385,8 @@ class _Judging:
         logs = log_mel(wave, self.spec)
         shorter = min(len(logs), len(recorded))
         is_in_step = max(len(logs), len(recorded)) - shorter <= 1
-        return distortion(logs[:shorter], recorded[:shorter]) if is_in_step else distortion(logs, recorded)
+        return (
+            mel_cepstral_distortion(logs[:shorter], recorded[:shorter])
+            if is_in_step
+            else mel_cepstral_distortion(logs, recorded)
+        )

@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
 import attrs
 
-from xtts.formatting import counted
+from xtts.formatting import count_of
 
 RECORDING, CODEC, SAID = "recordings", "codec", "said"
 HEADS = {RECORDING: "recordings", CODEC: "through the codec", SAID: "said by the model"}
@@ -84,11 +84,11 @@ class Evaluation:
     def figures(self) -> Dict[str, Figures]:
         """The figures of each thing that there is."""
         names = [name for name in HEADS if any(name in one.waves for one in self.utterances)]
-        return {name: figures(self.utterances, name) for name in names}
+        return {name: summarise(self.utterances, name) for name in names}
 
     def as_json(self) -> Dict[str, Any]:
         found = attrs.asdict(self)
-        found["figures"] = {name: one.as_json() for name, one in self.figures().items()}
+        found["summarise"] = {name: one.as_json() for name, one in self.figures().items()}
         return found
 
     def text(self) -> str:
@@ -97,7 +97,7 @@ class Evaluation:
         if self.read_before:
             what += f", {self.read_before:,} of them with a text that was trained on in another recording"
         steps = ", ".join(f"{stage} after {count:,} steps" for stage, count in self.steps.items())
-        lines = [f"{self.folder}: {counted(len(self.utterances), 'utterance')} {what}; {steps}", ""]
+        lines = [f"{self.folder}: {count_of(len(self.utterances), 'utterance')} {what}; {steps}", ""]
         for stage, losses in self.losses.items():
             parts = ", ".join(f"{name} {value:.3f}" for name, value in losses.items() if name != "loss")
             lines.append(f"{stage + ' loss':<28}{losses['loss']:>{WIDTH}.3f}   {parts}")
@@ -111,10 +111,10 @@ class Evaluation:
         if not self.unknown_words:
             return []
         few = ", ".join(self.unknown_words[:8]) + (", …" if len(self.unknown_words) > 8 else "")
-        return ["", f"sphinx has no pronunciation for {counted(len(self.unknown_words), 'word')}: {few}"]
+        return ["", f"sphinx has no pronunciation for {count_of(len(self.unknown_words), 'word')}: {few}"]
 
 
-def figures(utterances: Sequence[Judged], name: str) -> Figures:
+def summarise(utterances: Sequence[Judged], name: str) -> Figures:
     """The figures of one thing."""
     pairs = [(one, one.waves[name]) for one in utterances if name in one.waves]
     sounding = [(one, wave) for one, wave in pairs if wave.seconds > 0]

@@ -21,7 +21,7 @@ def cepstra(logs: np.ndarray) -> np.ndarray:
     return np.asarray(DECIBELS * waves / np.sqrt(logs.shape[1]))
 
 
-def distortion(ours: np.ndarray, theirs: np.ndarray) -> float:
+def mel_cepstral_distortion(ours: np.ndarray, theirs: np.ndarray) -> float:
     """The mel-cepstral distortion of two log mels, in decibels.
 
     It is the root mean square by which the outlines of two frames differ, averaged over frames; with every cepstrum
@@ -31,11 +31,11 @@ def distortion(ours: np.ndarray, theirs: np.ndarray) -> float:
     one, other = cepstra(ours), cepstra(theirs)
     if len(one) == len(other):
         return float(np.sqrt(((one - other) ** 2).sum(axis=1)).mean())
-    total, steps = warped(_apart(one, other))
+    total, steps = dynamic_time_warping(_apart(one, other))
     return total / steps
 
 
-def warped(costs: np.ndarray) -> Tuple[float, int]:
+def dynamic_time_warping(costs: np.ndarray) -> Tuple[float, int]:
     """The cheapest way through costs [n, m] from the first corner to the last, and how many cells it visits.
 
     It goes on by one in either direction, or in both. Cells of one diagonal do not depend on each other, so they are
@@ -58,7 +58,7 @@ def warped(costs: np.ndarray) -> Tuple[float, int]:
     return float(sums[-1, rows]), int(cells[-1, rows])
 
 
-def pitches(wave: np.ndarray, sample_rate: int) -> np.ndarray:
+def pitch_track(wave: np.ndarray, sample_rate: int) -> np.ndarray:
     """The pitch in Hz of every 10 ms in which there is one, [frames]: where a frame is most like itself, later."""
     size, hop = int(3 * sample_rate / LOWEST), sample_rate // 100
     if len(wave) < size:

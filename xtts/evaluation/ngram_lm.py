@@ -16,7 +16,7 @@ NEVER = -99.0  # the logarithm of no chance at all
 Gram = Tuple[str, ...]
 
 
-class Trigrams:
+class TrigramModel:
     """Sentences, counted; words that none of them has count as one that was said alone."""
 
     def __init__(self, sentences: Iterable[Sequence[str]], others: Iterable[str] = ()) -> None:

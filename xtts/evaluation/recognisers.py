@@ -18,8 +18,8 @@ from typing import Any, Callable, Dict, List, Protocol, Sequence
 
 import numpy as np
 
-from xtts.errors import Mistake
-from xtts.evaluation.ngram_lm import Trigrams
+from xtts.errors import UsageError
+from xtts.evaluation.ngram_lm import TrigramModel
 from xtts.text.normalise import normalise
 
 RATE = 16000  # Hz, that recognisers hear
@@ -33,7 +33,7 @@ _WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
 _FIGURE = re.compile(r"[0-9$%£€:]")
 
 
-class JudgeError(Mistake):
+class RecogniserError(UsageError):
     """A judge that was asked for and cannot be had, and how to get it."""
 
 
@@ -46,12 +46,12 @@ class Recogniser(Protocol):
         """The words of a wave, float32 [samples] at RATE."""
 
 
-def words(text: str, language: str = LANGUAGE) -> List[str]:
+def split_words(text: str, language: str = LANGUAGE) -> List[str]:
     """A text as words to compare: as it is said, in small letters, without signs."""
     return _WORD.findall(normalise(text.replace("’", "'"), language).lower())
 
 
-def edits(wanted: Sequence[Any], heard: Sequence[Any]) -> int:
+def edit_distance(wanted: Sequence[Any], heard: Sequence[Any]) -> int:
     """How many words must be put in, taken out or changed to make one of the other (Levenshtein)."""
     row = list(range(len(heard) + 1))
     for number, word in enumerate(wanted, 1):
@@ -61,17 +61,17 @@ def edits(wanted: Sequence[Any], heard: Sequence[Any]) -> int:
     return row[-1]
 
 
-def installed(name: str) -> bool:
+def is_installed(name: str) -> bool:
     """Whether a recogniser's package is there."""
     return importlib.util.find_spec({"sphinx": "pocketsphinx", "whisper": "faster_whisper"}[name]) is not None
 
 
-def check(choice: str) -> None:
+def check_recognisers(choice: str) -> None:
     """Refuse a judge that there is not."""
     if choice not in CHOICES:
-        raise JudgeError(f"--judge {choice}: there is no such judge; name one of: {', '.join(CHOICES)}")
-    if choice in NAMES and not installed(choice):
-        raise JudgeError(f"--judge {choice}: its package is not installed; {_REMEDIES[choice]}")
+        raise RecogniserError(f"--judge {choice}: there is no such judge; name one of: {', '.join(CHOICES)}")
+    if choice in NAMES and not is_installed(choice):
+        raise RecogniserError(f"--judge {choice}: its package is not installed; {_REMEDIES[choice]}")
 
 
 def recognisers(
@@ -82,8 +82,8 @@ def recognisers(
     `texts` gives English sentences that will not be judged, for what is likely; of `others`, which will be, the words
     are taken and not their order.
     """
-    check(choice)
-    found = [name for name in NAMES if choice == name or (choice == "auto" and installed(name))]
+    check_recognisers(choice)
+    found = [name for name in NAMES if choice == name or (choice == "auto" and is_installed(name))]
     if choice == "auto" and not found:
         say(f"note: no recogniser is installed, so nobody listens for words; {_REMEDIES['sphinx']}")
     made: Dict[str, Callable[[], Recogniser]] = {"sphinx": lambda: Sphinx(texts(), others), "whisper": Whisper}
@@ -98,7 +98,7 @@ class Sphinx:
     def __init__(self, texts: Sequence[str], others: Sequence[str] = ()) -> None:
         from pocketsphinx import Decoder, get_model_path
 
-        expected = Trigrams(map(words, texts), [word for text in others for word in words(text)])
+        expected = TrigramModel(map(split_words, texts), [word for text in others for word in split_words(text)])
         known, lines = set(expected.words), []
         for line in Path(get_model_path("en-us/cmudict-en-us.dict")).read_text(encoding="utf-8").splitlines():
             if line.partition(" ")[0].partition("(")[0] in known:  # "read(2)" is another way to say "read"
@@ -138,7 +138,9 @@ class Whisper:
             self._model = WhisperModel(self._weights(), device="cpu", compute_type="int8")
         except Exception as error:  # of its own, of the hub's, of the network's
             reason = str(error).strip().partition("\n")[0]
-            raise JudgeError(f"--judge whisper: its weights cannot be had ({reason}); {_REMEDIES['whisper']}") from None
+            raise RecogniserError(
+                f"--judge whisper: its weights cannot be had ({reason}); {_REMEDIES['whisper']}"
+            ) from None
         tokens = self._model.hf_tokenizer
         own = range(tokens.get_vocab_size(with_added_tokens=False))
         self._figures = [token for token in own if _FIGURE.search(tokens.decode([token]))]

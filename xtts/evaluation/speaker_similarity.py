@@ -14,7 +14,7 @@ import numpy as np
 
 from xtts.audio.mel import MelSpec, log_mel, mel
 from xtts.errors import XttsError
-from xtts.evaluation.metrics import cepstra, pitches
+from xtts.evaluation.metrics import cepstra, pitch_track
 from xtts.weights import torch_file
 
 RATE = 16000  # Hz, that voices are heard at
@@ -27,7 +27,7 @@ LOUDNESS = 10 ** (-30 / 20)  # root mean square that a quieter wave is raised to
 PITCH_WEIGHT = 3.0  # of the pitch among the cepstra: it tells the most, and is one number of many
 
 
-class Voiceprint(Protocol):
+class VoiceEncoder(Protocol):
     """A way to hear whose voice it is."""
 
     name: str
@@ -36,10 +36,10 @@ class Voiceprint(Protocol):
         """The vectors of waves at RATE, [waves, width], each of length 1."""
 
 
-def voiceprint(recordings: Sequence[np.ndarray], is_plain: bool = False) -> Voiceprint:
+def make_voice_encoder(recordings: Sequence[np.ndarray], is_plain: bool = False) -> VoiceEncoder:
     """The best there is: trained where its weights are installed; `recordings` are of several speakers."""
     path = None if is_plain else weights_file()
-    return Trained(path) if path is not None else Plain(recordings)
+    return ResemblyzerEncoder(path) if path is not None else CepstralEncoder(recordings)
 
 
 def weights_file() -> Optional[Path]:
@@ -49,14 +49,14 @@ def weights_file() -> Optional[Path]:
     return path if path is not None and path.is_file() else None
 
 
-class Trained:
+class ResemblyzerEncoder:
     """resemblyzer's encoder."""
 
     name = "resemblyzer"
 
     def __init__(self, path: Path) -> None:
         try:
-            state = torch_file.load(path)["model_state"]
+            state = torch_file.load_torch_file(path)["model_state"]
             self._weights: Dict[str, np.ndarray] = {name: np.asarray(state[name], np.float32) for name in _names()}
         except (KeyError, TypeError, ValueError):
             raise XttsError(f"{path}: these are not resemblyzer's weights; run: pip install -U resemblyzer") from None
@@ -90,7 +90,7 @@ class Trained:
         return outputs
 
 
-class Plain:
+class CepstralEncoder:
     """Outline, movement and pitch, against their means and spreads in `recordings`."""
 
     name = "plain"
@@ -109,7 +109,7 @@ def _outline(wave: np.ndarray) -> np.ndarray:
     logs = log_mel(wave * np.float32(0.1 / max(_level(wave), 1e-6)), SPEC)  # how near the floor is must not tell
     level = logs.mean(axis=1)
     shapes = cepstra(logs[level >= np.median(level)])  # of the louder half, which is speech
-    found = pitches(wave, RATE)
+    found = pitch_track(wave, RATE)
     pitch = np.log2(np.median(found)) if len(found) else np.log2(150.0)
     return np.concatenate([shapes.mean(axis=0), shapes.std(axis=0), [pitch]])
 

@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from xtts import compat
-from xtts.inference.loading import Assembled
+from xtts.inference.loading import LoadedModel
 from xtts.inference.voices import Voice
 from xtts.model.codec import Codec
 from xtts.model.generation import Progress, begin, extend
@@ -29,30 +29,30 @@ CODES_PER_TOKEN = 12  # a sentence that is longer is not going to stop
 SPEAKER_RATE = 16000  # Hz, that the speaker encoder hears
 
 
-def size_of(length: int, most: int, size: int = SMALLEST) -> int:
+def padded_size(length: int, most: int, size: int = SMALLEST) -> int:
     """The size that a length is rounded up to, from the smallest on; `most` is the largest there is."""
     while size < length:
         size *= 2
     return min(size, most)
 
 
-def sizes_to(most: int) -> List[int]:
+def padded_sizes(most: int) -> List[int]:
     """Every size that a length up to `most` may be rounded up to."""
-    return sorted({size_of(length, most) for length in range(1, most + 1)})
+    return sorted({padded_size(length, most) for length in range(1, most + 1)})
 
 
-def most_codes(gpt: Gpt, text_size: int) -> int:
+def max_codes(gpt: Gpt, text_size: int) -> int:
     """Codes of a text of so many tokens, after which it is not going to stop."""
     return min(gpt.size.audio_positions - 3, CODES_PER_TOKEN * text_size + 8)
 
 
-def decoded(codec: Codec, gpt: Gpt, codes: Tensor, lengths: Tensor) -> Tensor:
+def decode_codes(codec: Codec, gpt: Gpt, codes: Tensor, lengths: Tensor) -> Tensor:
     """The mels [B, 4 C, n_mels] of codes [B, C] that a GPT has said, marks among them perhaps."""
     return codec.decode(tf.where(codes < gpt.tokens.audio_start, codes, 0), lengths)
 
 
 @attrs.frozen
-class Manner:
+class SamplingParams:
     """How codes are drawn. XTTS-v2's own numbers, but for penalty and temperature, which are the model's."""
 
     repetition_penalty: float
@@ -62,7 +62,7 @@ class Manner:
     seed: int = 0
 
 
-class Spoken(NamedTuple):
+class GeneratedCodes(NamedTuple):
     """All that was said so far of a text, and whether that is all there is to say."""
 
     codes: np.ndarray  # [codes] int32
@@ -71,10 +71,10 @@ class Spoken(NamedTuple):
     is_cut: bool = False  # the model would have gone on
 
 
-class Synthesis:
+class Generator:
     """The functions of one model."""
 
-    def __init__(self, model: Assembled) -> None:
+    def __init__(self, model: LoadedModel) -> None:
         self._model = model
         device = "/GPU:0" if tf.config.list_logical_devices("GPU") else "/CPU:0"
         spec, transform = reference_spec(model.audio), transform_for(device)
@@ -88,14 +88,14 @@ class Synthesis:
             return _part(model.speaker)(waves, lengths)
 
         def read(text: Tensor, lengths: Tensor, style: Tensor) -> Progress:
-            return begin(gpt, text, lengths, style, min(most_codes(gpt, text.shape[1]), model.most_codes))
+            return begin(gpt, text, lengths, style, min(max_codes(gpt, text.shape[1]), model.most_codes))
 
         def speak(progress: Progress, count: Tensor, penalty: Tensor, drawn: Sampling) -> Any:
             progress = extend(gpt, progress, count, penalty, drawn.__call__)
             return progress, progress.spoken(gpt.tokens.audio_stop)
 
         def mel(codes: Tensor, lengths: Tensor) -> Tensor:
-            return decoded(_part(model.codec), gpt, codes, lengths)
+            return decode_codes(_part(model.codec), gpt, codes, lengths)
 
         def sound(x: Tensor, lengths: Tensor, speaker: Tensor) -> Tensor:
             return _part(model.decoder).sound(x, speaker, lengths)
@@ -113,13 +113,15 @@ class Synthesis:
 
     def speaker(self, wave: np.ndarray) -> np.ndarray:
         """The vector of a voice, of a wave at 16 kHz."""
-        size = SPEAKER_RATE * size_of(-(-len(wave) // SPEAKER_RATE), 32, size=4)  # in seconds
+        size = SPEAKER_RATE * padded_size(-(-len(wave) // SPEAKER_RATE), 32, size=4)  # in seconds
         padded = np.zeros((1, size), np.float32)
         padded[0, : len(wave)] = wave
         vectors = self._call("speaker", tf.constant(padded), tf.constant([len(wave)], tf.int32))
         return np.asarray(vectors.numpy()[0])
 
-    def speak(self, ids: Sequence[int], voice: Voice, manner: Manner, counts: Iterable[int] = ()) -> Iterator[Spoken]:
+    def speak(
+        self, ids: Sequence[int], voice: Voice, manner: SamplingParams, counts: Iterable[int] = ()
+    ) -> Iterator[GeneratedCodes]:
         """What a text's tokens become: after so many codes, so many more, and at the end. The cuts change no code."""
         progress = self._call("read", *self._text(ids), tf.constant(voice.style[None]))
         most = progress.codes.shape[1]
@@ -130,19 +132,21 @@ class Synthesis:
             done, length = int(progress.step.numpy()), int(found.lengths.numpy()[0])
             is_last = length < done or done == most
             length = min(length, done)
-            yield Spoken(found.codes.numpy()[0, :length], found.latents.numpy()[0, :length], is_last, length == most)
+            yield GeneratedCodes(
+                found.codes.numpy()[0, :length], found.latents.numpy()[0, :length], is_last, length == most
+            )
             if is_last:
                 return
 
     def mel(self, codes: np.ndarray) -> np.ndarray:
         """The mel of codes, [4 codes, n_mels]."""
-        padded, lengths = _padded(codes, size_of(len(codes), self._model.most_codes))
+        padded, lengths = _padded(codes, padded_size(len(codes), self._model.most_codes))
         mel: np.ndarray = self._call("mel", padded, lengths).numpy()[0]
         return mel[: len(mel) // padded.shape[1] * len(codes)]
 
     def sound(self, x: np.ndarray, voice: Voice) -> np.ndarray:
         """The wave of latents that are stretched, [frames, width]."""
-        padded, lengths = _padded(x, size_of(len(x), 2**30))
+        padded, lengths = _padded(x, padded_size(len(x), 2**30))
         wave: np.ndarray = self._call("sound", padded, lengths, tf.constant(_part(voice.speaker)[None])).numpy()[0]
         return wave[: len(wave) // padded.shape[1] * len(x)]
 
@@ -152,7 +156,7 @@ class Synthesis:
         return function(*arguments)
 
     def _text(self, ids: Sequence[int]) -> Tuple[Tensor, Tensor]:
-        return _padded(np.array(ids, np.int32), size_of(len(ids), self._model.longest_text))
+        return _padded(np.array(ids, np.int32), padded_size(len(ids), self._model.longest_text))
 
 
 def _padded(x: np.ndarray, size: int) -> Tuple[Tensor, Tensor]:

@@ -13,7 +13,7 @@ from typing import Any, Dict, NamedTuple, Optional, Union
 import attrs
 import numpy as np
 
-from xtts.audio.mel import MelSpec, frames
+from xtts.audio.mel import MelSpec, frame_count
 from xtts.errors import XttsError
 from xtts.model.codec import Codec
 from xtts.model.decoder import SAMPLE_RATE, WaveformDecoder
@@ -22,11 +22,11 @@ from xtts.model.speaker import SpeakerEncoder
 from xtts.pipeline.features import reference_spec, samples_for
 from xtts.planning.sizes import FRAMES_PER_CODE
 from xtts.recipe import loading
-from xtts.recipe.schema import Audio, Recipe
+from xtts.recipe.schema import AudioSection, Recipe
 from xtts.text import tokenizer as text
 from xtts.training.checkpoint import Checkpoints
-from xtts.weights import importing
-from xtts.weights.layout import MEL_STATS, PREFIXES, Description
+from xtts.weights import assignment, model_folder
+from xtts.weights.layout import MEL_STATS, PREFIXES, ModelDescription
 from xtts.weights.safetensors_file import Tensors
 
 VOICES = "voices"  # where a run keeps recordings that it held out
@@ -37,18 +37,18 @@ PENALTY, OWN_PENALTY = 10.0, 1.0  # of repetition; 1: none
 TEMPERATURE, OWN_TEMPERATURE = 0.75, 0.4
 
 
-class AssemblyError(XttsError):
+class LoadingError(XttsError):
     """A folder that holds no model that can speak, and what to do about it."""
 
 
 @attrs.frozen(eq=False)
-class Assembled:
+class LoadedModel:
     """Everything that turns text and a voice into sound."""
 
     folder: Path
     gpt: Gpt
     tokenizer: text.Tokenizer
-    audio: Audio
+    audio: AudioSection
     stats: np.ndarray  # what mels are divided by, [n_mels]
     codec: Optional[Codec]
     decoder: Optional[WaveformDecoder]  # and if there is one, a speaker encoder
@@ -83,36 +83,36 @@ class Assembled:
         return sha.hexdigest()
 
 
-def assemble(folder: Union[str, Path]) -> Assembled:
+def load_model(folder: Union[str, Path]) -> LoadedModel:
     """The model of a folder that a run or an import has made."""
     folder = Path(folder)
-    if folder.name == importing.RUN_MODEL and (folder.parent / "recipe.toml").exists():
+    if folder.name == model_folder.RUN_MODEL and (folder.parent / "recipe.toml").exists():
         folder = folder.parent
-    recipe = loading.load(folder / "recipe.toml") if (folder / "recipe.toml").exists() else None
-    if recipe is not None and not (folder / importing.RUN_MODEL / importing.SIZES).exists():
-        raise AssemblyError(_unfinished(folder, recipe))
-    model, tensors = importing.read_folder(folder)
+    recipe = loading.load_recipe(folder / "recipe.toml") if (folder / "recipe.toml").exists() else None
+    if recipe is not None and not (folder / model_folder.RUN_MODEL / model_folder.SIZES).exists():
+        raise LoadingError(_unfinished(folder, recipe))
+    model, tensors = model_folder.read_model_folder(folder)
     if "gpt" not in model.parts:
-        raise AssemblyError(f"{folder}: there is no gpt in it, which says what is to be heard; name another folder")
-    tokenizer = text.load(_vocabulary(folder, recipe))
+        raise LoadingError(f"{folder}: there is no gpt in it, which says what is to be heard; name another folder")
+    tokenizer = text.load_tokenizer(_vocabulary(folder, recipe))
     if tokenizer.size > model.text_tokens:
-        raise AssemblyError(
+        raise LoadingError(
             f"{folder}: its vocabulary has {tokenizer.size:,} tokens and its model {model.text_tokens:,}; import it "
             "again with the vocabulary it was trained with, or with --extend"
         )
-    audio = recipe.audio if recipe else attrs.evolve(Audio(), n_mels=model.n_mels)
+    audio = recipe.audio if recipe else attrs.evolve(AudioSection(), n_mels=model.n_mels)
     seconds = recipe.data.reference_seconds if recipe else REFERENCE_SECONDS
     is_published = model.is_published and (recipe is None or recipe.model.weights is not None)
     limits = _limits(folder, model, is_published)
-    parts = _parts(model, tensors, tokenizer, reads_stop=is_published)
+    parts = _parts(model, tensors, tokenizer, use_stop_token=is_published)
     spec = reference_spec(audio)
-    heard = min(int(frames(int(seconds * audio.sample_rate), spec)), model.size.gpt.longest_recording)
+    heard = min(int(frame_count(int(seconds * audio.sample_rate), spec)), model.size.gpt.longest_recording)
     if parts["decoder"] is None and parts["codec"] is None:
-        raise AssemblyError(
+        raise LoadingError(
             f"{folder}: it has neither a waveform decoder nor a codec, so that nothing turns codes into sound; import "
             "it again with --dvae dvae.pth"
         )
-    return Assembled(
+    return LoadedModel(
         folder=folder,
         tokenizer=tokenizer,
         audio=audio,
@@ -129,7 +129,9 @@ def assemble(folder: Union[str, Path]) -> Assembled:
     )
 
 
-def _parts(model: Description, tensors: Tensors, tokenizer: text.Tokenizer, reads_stop: bool) -> Dict[str, Any]:
+def _parts(
+    model: ModelDescription, tensors: Tensors, tokenizer: text.Tokenizer, use_stop_token: bool
+) -> Dict[str, Any]:
     """The parts of a model with their weights; None for one that is not there."""
     size, random = model.size, np.random.default_rng(0)
     tokens = Tokens(
@@ -139,7 +141,7 @@ def _parts(model: Description, tensors: Tensors, tokenizer: text.Tokenizer, read
         text_stop=tokenizer.stop,
         audio_start=size.codec.codes,
         audio_stop=size.codec.codes + 1,
-        reads_stop=reads_stop,
+        use_stop_token=use_stop_token,
     )
     parts: Dict[str, Any] = {"gpt": Gpt(size.gpt, tokens, random, model.n_mels)}
     speaks = {"decoder", "speaker"} <= set(model.parts)  # a decoder without voices to tell apart has none to speak in
@@ -149,15 +151,15 @@ def _parts(model: Description, tensors: Tensors, tokenizer: text.Tokenizer, read
     for name, part in parts.items():
         if part is not None:
             own = {key: tensor for key, tensor in tensors.items() if key.startswith(PREFIXES[name])}
-            importing.load_into(part, own, PREFIXES[name])
+            assignment.load_weights(part, own, PREFIXES[name])
     return parts
 
 
 def _vocabulary(folder: Path, recipe: Optional[Recipe]) -> Path:
-    path = folder / (text.TOKENIZER if recipe is not None else importing.VOCAB)
+    path = folder / (text.TOKENIZER if recipe is not None else model_folder.VOCAB)
     if not path.exists():
         remedy = "run its recipe again" if recipe is not None else "import it again with --vocab vocab.json"
-        raise AssemblyError(f"{folder}: there is no {path.name} in it, which says how text becomes tokens; {remedy}")
+        raise LoadingError(f"{folder}: there is no {path.name} in it, which says how text becomes tokens; {remedy}")
     return path
 
 
@@ -167,7 +169,7 @@ class _Limits(NamedTuple):
     pace: Optional[float] = None  # text tokens a code
 
 
-def _limits(folder: Path, model: Description, is_published: bool) -> _Limits:
+def _limits(folder: Path, model: ModelDescription, is_published: bool) -> _Limits:
     """The longest text and the most codes: what was trained, for places further on have learnt nothing."""
     gpt = model.size.gpt
     limits = _Limits(gpt.longest_text, gpt.audio_positions - 3)

@@ -24,8 +24,8 @@ import tensorflow as tf
 from xtts import compat
 from xtts.errors import XttsError
 from xtts.inference import loading
-from xtts.inference.generation import SPEAKER_RATE, decoded, sizes_to
-from xtts.inference.loading import Assembled
+from xtts.inference.generation import SPEAKER_RATE, decode_codes, padded_sizes
+from xtts.inference.loading import LoadedModel
 from xtts.inference.voices import MOST
 from xtts.model.generation import generate
 from xtts.model.mel import log_mel
@@ -51,7 +51,7 @@ class SavedModelError(XttsError):
     """A SavedModel that cannot be written."""
 
 
-def functions(model: Assembled) -> Dict[str, compat.Compiled]:
+def serving_functions(model: LoadedModel) -> Dict[str, compat.Compiled]:
     """The signatures of a model, by name; each is one trace."""
     gpt, most, width = model.gpt, model.most_codes, model.gpt.size.width
     codec, decoder, encoder = cast(Any, (model.codec, model.decoder, model.speaker))
@@ -68,7 +68,7 @@ def functions(model: Assembled) -> Dict[str, compat.Compiled]:
         return {"codes": spoken.codes, "length": spoken.lengths, "latents": spoken.latents}
 
     def mel(codes: Tensor, length: Tensor) -> Named:
-        return {"mel": decoded(codec, gpt, codes, length) * model.stats}
+        return {"mel": decode_codes(codec, gpt, codes, length) * model.stats}
 
     def speaker(wave: Tensor, length: Tensor) -> Named:
         return {"speaker": encoder(wave, length)}
@@ -79,7 +79,7 @@ def functions(model: Assembled) -> Dict[str, compat.Compiled]:
     how = [_spec(name, kind) for name, kind in DRAWING.items()]
     length, style = _spec("length", tf.int32, 1), _spec("style", tf.float32, 1, LATENTS, width)
     found = {"voice": _compiled(voice, _spec("wave", tf.float32, 1, model.reference_samples))}
-    for size in sizes_to(model.longest_text):
+    for size in padded_sizes(model.longest_text):
         text = [_spec("text", tf.int32, 1, size), _spec("text_length", tf.int32, 1)]
         found[f"codes_{size}"] = _compiled(codes, *text, style, *how)
     if codec is not None:
@@ -103,20 +103,20 @@ def _compiled(function: Any, *specs: Any) -> compat.Compiled:
     return compiled
 
 
-def write(folder: Union[str, Path], out: Union[str, Path]) -> Path:
+def write_savedmodel(folder: Union[str, Path], out: Union[str, Path]) -> Path:
     """Write the model of a folder that a run or an import has made; the new folder, whole or not at all."""
     out = Path(out)
     if out.exists() and not (out.is_dir() and not any(out.iterdir())):
         raise SavedModelError(f"{out}: this is there already; name a folder that is new or empty")
-    model, parts = loading.assemble(folder), tf.Module()
+    model, parts = loading.load_model(folder), tf.Module()
     parts.gpt, parts.codec, parts.decoder, parts.speaker = model.gpt, model.codec, model.decoder, model.speaker
     draft = out.parent / f".{out.name}.{os.getpid()}"
     try:
-        signatures = {name: one.function.get_concrete_function() for name, one in functions(model).items()}
+        signatures = {name: one.function.get_concrete_function() for name, one in serving_functions(model).items()}
         tf.saved_model.save(parts, str(draft), signatures, _options())
         (draft / EXTRA).mkdir(exist_ok=True)
         model.tokenizer.save(draft / EXTRA / TOKENIZER)
-        (draft / EXTRA / "xtts.json").write_text(json.dumps(about(model), indent=1) + "\n", encoding="utf-8")
+        (draft / EXTRA / "xtts.json").write_text(json.dumps(describe_model(model), indent=1) + "\n", encoding="utf-8")
         if out.exists():
             out.rmdir()
         draft.replace(out)
@@ -127,9 +127,9 @@ def write(folder: Union[str, Path], out: Union[str, Path]) -> Path:
     return out
 
 
-def about(model: Assembled) -> Dict[str, Any]:
+def describe_model(model: LoadedModel) -> Dict[str, Any]:
     """What a program must know to call the signatures."""
-    sizes: List[int] = sizes_to(model.longest_text)
+    sizes: List[int] = padded_sizes(model.longest_text)
     return {
         "sample_rate": model.sample_rate,
         "reference": {"sample_rate": model.audio.sample_rate, "samples": model.reference_samples},

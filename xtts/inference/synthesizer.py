@@ -18,11 +18,11 @@ import numpy as np
 from xtts.audio import resample, wav
 from xtts.errors import XttsError
 from xtts.inference import voices
-from xtts.inference.generation import SPEAKER_RATE, Manner, Spoken, Synthesis
-from xtts.inference.loading import VOICES, Assembled, assemble
-from xtts.inference.vocoder import edged, rendering
+from xtts.inference.generation import SPEAKER_RATE, GeneratedCodes, Generator, SamplingParams
+from xtts.inference.loading import VOICES, LoadedModel, load_model
+from xtts.inference.vocoder import fade_edges, make_vocoder
 from xtts.inference.voices import Note, Voice, VoiceError
-from xtts.text.splitting import Piece, is_spoken, paragraphs, pieces
+from xtts.text.splitting import TextPiece, is_spoken, split_paragraphs, split_text
 
 PathLike = Union[str, Path]
 References = Union[Voice, PathLike, Sequence[PathLike]]
@@ -37,12 +37,12 @@ FIRST, NEXT = 16, 32  # codes after which a stream is heard first, and then agai
 MOST_CHUNKS = 1000  # of a sentence; no model has so many codes
 
 
-class SpeakError(XttsError):
+class SynthesisError(XttsError):
     """What cannot be said, and what to change."""
 
 
 @attrs.frozen(eq=False)
-class Said:
+class SpokenPiece:
     """One sentence, or a piece of a long one."""
 
     text: str  # as it was normalised
@@ -66,7 +66,7 @@ class Wave:
     samples: np.ndarray  # float32, full scale at 1
     sample_rate: int
     language: str
-    said: Tuple[Said, ...]
+    said: Tuple[SpokenPiece, ...]
     seconds_of_work: float
 
     @property
@@ -80,7 +80,7 @@ class Wave:
 
     def write(self, path: PathLike) -> None:
         """Write it as 16-bit wav."""
-        wav.write(path, self.samples, self.sample_rate)
+        wav.write_wav(path, self.samples, self.sample_rate)
 
     def as_json(self) -> Dict[str, Any]:
         return {
@@ -92,16 +92,16 @@ class Wave:
         }
 
 
-def load(folder: PathLike, note: Optional[Note] = None) -> "Speaker":
+def load_synthesizer(folder: PathLike, note: Optional[Note] = None) -> "Synthesizer":
     """The model of a folder that a run or an import has made; `note` is told what should be known and is no mistake."""
-    return Speaker(assemble(folder), note)
+    return Synthesizer(load_model(folder), note)
 
 
-class Speaker:
+class Synthesizer:
     """A model, ready to speak. Its compiled functions are traced at the first call of a size and kept."""
 
-    def __init__(self, model: Assembled, note: Optional[Note] = None) -> None:
-        self.model, self.synthesis = model, Synthesis(model)
+    def __init__(self, model: LoadedModel, note: Optional[Note] = None) -> None:
+        self.model, self.synthesis = model, Generator(model)
         self._note = note or (lambda line: print(line, file=sys.stderr))
         self._digest = ""
 
@@ -112,7 +112,7 @@ class Speaker:
     @property
     def voices(self) -> Dict[str, Path]:
         """The voices that came with the model, by name."""
-        return voices.kept(self.model.folder / VOICES)
+        return voices.kept_voices(self.model.folder / VOICES)
 
     def voice(self, references: Optional[References] = None) -> Voice:
         """A voice of recordings, or of a file that one was kept in, or one of `voices` by its name, or the first."""
@@ -126,7 +126,7 @@ class Speaker:
         if files and len(paths) > 1:
             raise VoiceError(f"{files[0]}: a kept voice stands alone; name it, or recordings, not both")
         if files:
-            return self._own(voices.read(files[0]), str(files[0]))
+            return self._own(voices.read_voice(files[0]), str(files[0]))
         return self._heard(paths)
 
     def say(
@@ -137,9 +137,9 @@ class Speaker:
 
     def stream(
         self, text: str, voice: Optional[References] = None, language: Optional[str] = None, **settings: Any
-    ) -> "Stream":
+    ) -> "SpeechStream":
         """The same as `say`, in chunks of float32 samples as they are made, the first before a sentence is finished."""
-        return Stream(self, self._utterance(text, voice, language, settings))
+        return SpeechStream(self, self._utterance(text, voice, language, settings))
 
     def language_of(self, text: str) -> str:
         """The language of a text by its letters, of those that the model has."""
@@ -158,32 +158,34 @@ class Speaker:
         speed, manner = self._manner(settings)
         language = language or self.language_of(text)
         self.model.tokenizer.encode("", language)  # a language that it lacks is told before anything else
-        sentences = pieces(self._known(text, language), language, lambda piece: self._fits(piece, language))
+        sentences = split_text(self._known(text, language), language, lambda piece: self._fits(piece, language))
         if not sentences:
-            raise SpeakError("there is nothing to say in the text; write a sentence with letters or digits")
+            raise SynthesisError("there is nothing to say in the text; write a sentence with letters or digits")
         return _Utterance(sentences, language, self.voice(voice), speed, manner)
 
-    def _manner(self, settings: Dict[str, Any]) -> Tuple[float, Manner]:
+    def _manner(self, settings: Dict[str, Any]) -> Tuple[float, SamplingParams]:
         """The speed, and how codes are drawn; each within its range."""
         own = ("repetition_penalty", "temperature")
         chosen: Dict[str, Any] = {"speed": 1.0, **{name: getattr(self.model, name) for name in own}}
         chosen.update((name, value) for name, value in settings.items() if value is not None)
         for name, low, high in RANGES:
             if name in chosen and not low <= chosen[name] <= high:
-                raise SpeakError(f"{name} = {chosen[name]:g} is out of range; write a number from {low:g} to {high:g}")
+                raise SynthesisError(
+                    f"{name} = {chosen[name]:g} is out of range; write a number from {low:g} to {high:g}"
+                )
         speed = float(chosen.pop("speed"))
-        return speed, Manner(**chosen)
+        return speed, SamplingParams(**chosen)
 
     def _known(self, text: str, language: str) -> str:
         """The text without the characters that have no token, which are told."""
         unknown = set(self.model.tokenizer.unknown(text, language))
         if not unknown:
             return text
-        whole = "\n\n".join(paragraphs(text, language))
+        whole = "\n\n".join(split_paragraphs(text, language))
         left = "".join(letter for letter in whole if not {letter, letter.lower()} & unknown)
         shown = " ".join(sorted(unknown)[:20])
         if not is_spoken(left) or sum(map(str.isalnum, left)) < sum(map(str.isalnum, whole)) / 2:
-            raise SpeakError(
+            raise SynthesisError(
                 f"the model has never met most of the text's characters: {shown}; write it in the letters of its "
                 f"languages ({', '.join(self.model.tokenizer.languages)})"
             )
@@ -196,14 +198,14 @@ class Speaker:
             return tokens <= min(model.longest_text, model.most_codes * model.pace / SLOWER)
         return tokens <= model.longest_text and CODES_PER_CHARACTER * len(text) <= max(model.most_codes, 64)
 
-    def _spoken(self, utterance: "_Utterance", number: int, counts: Iterable[int] = ()) -> Iterator[Spoken]:
+    def _spoken(self, utterance: "_Utterance", number: int, counts: Iterable[int] = ()) -> Iterator[GeneratedCodes]:
         """The codes of a sentence while they are said; the seed of each sentence is its own."""
         ids = self.model.tokenizer.encode(utterance.pieces[number].text, utterance.language)
         manner = attrs.evolve(utterance.manner, seed=(utterance.manner.seed + 7919 * number) % (LARGEST_SEED + 1))
         return self.synthesis.speak(ids, utterance.voice, manner, counts)
 
-    def _said(self, piece: Piece, spoken: Spoken, samples: int) -> Said:
-        said = Said(piece.text, spoken.codes, samples / self.sample_rate, spoken.is_cut)
+    def _said(self, piece: TextPiece, spoken: GeneratedCodes, samples: int) -> SpokenPiece:
+        said = SpokenPiece(piece.text, spoken.codes, samples / self.sample_rate, spoken.is_cut)
         if spoken.is_cut:
             self._note(f"note: cut after {len(spoken.codes):,} codes, the model did not stop by itself: {piece.text}")
         elif not samples:
@@ -221,7 +223,7 @@ class Speaker:
         if path.exists() or str(reference) not in kept:
             looks_like_name = not path.exists() and not path.suffix and path.name == str(reference)
             if looks_like_name:
-                known = f"it has {voices.known(list(kept))}" if kept else "it has none"
+                known = f"it has {voices.known_voices(list(kept))}" if kept else "it has none"
                 raise VoiceError(
                     f"{self.model.folder} has no voice {reference!r}; {known}; name a file, or one of these"
                 )
@@ -236,7 +238,7 @@ class Speaker:
                 "6 s of clear speech or more"
             )
         name = min(kept)
-        self._note(f"note: no voice was named; this is {name}, of {voices.known(list(kept))}")
+        self._note(f"note: no voice was named; this is {name}, of {voices.known_voices(list(kept))}")
         return self.voice(kept[name])
 
     def _own(self, voice: Voice, place: str) -> Voice:
@@ -251,8 +253,8 @@ class Speaker:
     def _heard(self, paths: List[Path]) -> Voice:
         """The mean of what is heard in all cuts of all recordings."""
         rate = self.model.audio.sample_rate
-        waves = [voices.recording(path, rate, self._note) for path in paths]
-        cuts = np.concatenate([voices.cuts(wave, self.model.reference_samples) for wave in waves])
+        waves = [voices.load_reference(path, rate, self._note) for path in paths]
+        cuts = np.concatenate([voices.reference_cuts(wave, self.model.reference_samples) for wave in waves])
         speaker = None
         if self.model.speaker is not None:
             each = [self.synthesis.speaker(resample.resample(wave, rate, SPEAKER_RATE)) for wave in waves]
@@ -261,13 +263,13 @@ class Speaker:
         return Voice(self.synthesis.style(cuts), speaker, self._digest, paths[0].stem)
 
 
-class Stream:
+class SpeechStream:
     """Chunks of a text's sound, to go through once; `wave` is what was said so far. Or all of it: `whole`."""
 
-    def __init__(self, speaker: Speaker, utterance: "_Utterance") -> None:
+    def __init__(self, speaker: Synthesizer, utterance: "_Utterance") -> None:
         self.sample_rate = speaker.sample_rate
         self._speaker, self._utterance = speaker, utterance
-        self._said: List[Said] = []
+        self._said: List[SpokenPiece] = []
         self._chunks: List[np.ndarray] = []
         self._seconds_of_work = 0.0
 
@@ -300,15 +302,15 @@ class Stream:
     def _pieces(self, counts: Iterable[int]) -> Iterator[np.ndarray]:
         speaker, utterance = self._speaker, self._utterance
         for number, piece in enumerate(utterance.pieces):
-            render, samples = rendering(speaker.model, speaker.synthesis, utterance.voice, utterance.speed), 0
+            render, samples = make_vocoder(speaker.model, speaker.synthesis, utterance.voice, utterance.speed), 0
             for spoken in speaker._spoken(utterance, number, counts):
-                sound = edged(render.add(spoken), self.sample_rate, is_first=not samples, is_last=spoken.is_last)
+                sound = fade_edges(render.add(spoken), self.sample_rate, is_first=not samples, is_last=spoken.is_last)
                 samples += len(sound)
                 yield sound
             self._said.append(speaker._said(piece, spoken, samples))
             yield speaker._pause(utterance, number)
         if not any(one.seconds for one in self._said):
-            raise SpeakError(
+            raise SynthesisError(
                 "the model said nothing, it stopped at once each time; try another --seed, or train longer"
             )
 
@@ -317,11 +319,11 @@ class Stream:
 class _Utterance:
     """What is to be said, and how."""
 
-    pieces: List[Piece]
+    pieces: List[TextPiece]
     language: str
     voice: Voice
     speed: float
-    manner: Manner
+    manner: SamplingParams
 
 
 RANGES = (  # of the settings

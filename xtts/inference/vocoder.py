@@ -10,8 +10,8 @@ from typing import Protocol
 import numpy as np
 
 from xtts.audio.griffin_lim import griffin_lim
-from xtts.inference.generation import Spoken, Synthesis
-from xtts.inference.loading import Assembled
+from xtts.inference.generation import GeneratedCodes, Generator
+from xtts.inference.loading import LoadedModel
 from xtts.inference.voices import Voice
 from xtts.model.decoder import interpolated, stretched
 from xtts.planning.sizes import FRAMES_PER_CODE
@@ -23,21 +23,21 @@ BEFORE, AFTER = 16, 4  # mel frames that Griffin-Lim goes on from, and that it h
 EDGE = 0.005  # seconds over which a sentence begins and ends
 
 
-class Rendering(Protocol):
+class Vocoder(Protocol):
     """The sound of one sentence."""
 
-    def add(self, spoken: Spoken) -> np.ndarray:
+    def add(self, spoken: GeneratedCodes) -> np.ndarray:
         """The next samples, of all that was said so far."""
 
 
-def rendering(model: Assembled, synthesis: Synthesis, voice: Voice, speed: float) -> Rendering:
+def make_vocoder(model: LoadedModel, synthesis: Generator, voice: Voice, speed: float) -> Vocoder:
     """How a model's codes become sound: by its waveform decoder, or by its codec and Griffin-Lim."""
     if model.decoder is not None:
         return _ByDecoder(synthesis, voice, speed)
     return _ByCodec(model, synthesis, speed)
 
 
-def edged(samples: np.ndarray, sample_rate: int, is_first: bool, is_last: bool) -> np.ndarray:
+def fade_edges(samples: np.ndarray, sample_rate: int, is_first: bool, is_last: bool) -> np.ndarray:
     """Samples that rise from silence where they are the first, and fall to it where they are the last."""
     count = min(len(samples), int(EDGE * sample_rate))
     if count and (is_first or is_last):
@@ -50,11 +50,11 @@ def edged(samples: np.ndarray, sample_rate: int, is_first: bool, is_last: bool) 
 
 
 class _ByDecoder:
-    def __init__(self, synthesis: Synthesis, voice: Voice, speed: float) -> None:
+    def __init__(self, synthesis: Generator, voice: Voice, speed: float) -> None:
         self._synthesis, self._voice, self._speed = synthesis, voice, speed
         self._done = 0  # frames that were heard
 
-    def add(self, spoken: Spoken) -> np.ndarray:
+    def add(self, spoken: GeneratedCodes) -> np.ndarray:
         latents, is_last = _paced(spoken.latents, self._speed), spoken.is_last
         frames = stretched(latents[None])[0].numpy() if len(latents) else latents
         known = len(frames) if is_last else len(frames) - UNSTEADY
@@ -70,13 +70,13 @@ class _ByDecoder:
 
 
 class _ByCodec:
-    def __init__(self, model: Assembled, synthesis: Synthesis, speed: float) -> None:
+    def __init__(self, model: LoadedModel, synthesis: Generator, speed: float) -> None:
         self._synthesis, self._speed, self._spec, self._stats = synthesis, speed, model.spec, model.stats
         self._done = 0  # frames that were heard
         self._heard = np.zeros(0, np.float32)
         self._ahead = np.zeros(0, np.float32)  # how the wave went on in the last call
 
-    def add(self, spoken: Spoken) -> np.ndarray:
+    def add(self, spoken: GeneratedCodes) -> np.ndarray:
         codes, is_last = spoken.codes, spoken.is_last
         mel = self._synthesis.mel(codes)
         mel = mel if is_last else mel[: FRAMES_PER_CODE * max(0, len(codes) - REACH)]

@@ -43,10 +43,10 @@ class Voice:
     name: str = ""
 
 
-def recording(path: PathLike, sample_rate: int, note: Note) -> np.ndarray:
+def load_reference(path: PathLike, sample_rate: int, note: Note) -> np.ndarray:
     """The wave of a reference, its channels mixed, at `sample_rate`; no more of it than is heard."""
     try:
-        wave, rate = wav.read(path)
+        wave, rate = wav.read_audio(path)
     except wav.AudioError as error:
         raise VoiceError(str(error).replace(", or leave the clip out", "")) from None
     seconds = len(wave) / rate
@@ -66,7 +66,7 @@ def recording(path: PathLike, sample_rate: int, note: Note) -> np.ndarray:
     return resample.resample(wave, rate, sample_rate)
 
 
-def cuts(wave: np.ndarray, samples: int) -> np.ndarray:
+def reference_cuts(wave: np.ndarray, samples: int) -> np.ndarray:
     """A wave in cuts of one length, [n, samples]: as many as cover it, evenly spread, so that all of it is heard.
 
     One that is shorter than a cut is repeated, as it is in training.
@@ -78,7 +78,7 @@ def cuts(wave: np.ndarray, samples: int) -> np.ndarray:
     return np.stack([wave[start : start + samples] for start in starts]).astype(np.float32)
 
 
-def write(path: PathLike, voice: Voice) -> None:
+def write_voice(path: PathLike, voice: Voice) -> None:
     """Write a voice's file, whole or not at all."""
     path = Path(path)
     if path.suffix != SUFFIX:
@@ -88,12 +88,14 @@ def write(path: PathLike, voice: Voice) -> None:
     tensors = {"style": voice.style}
     if voice.speaker is not None:
         tensors["speaker"] = voice.speaker
-    safetensors_file.write(path, tensors, {"kind": KIND, "model": voice.model, "name": voice.name or path.stem})
+    safetensors_file.write_safetensors(
+        path, tensors, {"kind": KIND, "model": voice.model, "name": voice.name or path.stem}
+    )
 
 
-def read(path: PathLike) -> Voice:
+def read_voice(path: PathLike) -> Voice:
     """The voice in a file."""
-    tensors, about = safetensors_file.read(path)
+    tensors, about = safetensors_file.read_safetensors(path)
     if about.get("kind") != KIND or "style" not in tensors:
         raise VoiceError(f"{path}: this is no voice; name a file that xtts say --save-voice wrote, or a recording")
     return Voice(
@@ -104,7 +106,7 @@ def read(path: PathLike) -> Voice:
     )
 
 
-def keep(folder: Path, utterances: Sequence[Utterance]) -> None:
+def keep_voices(folder: Path, utterances: Sequence[Utterance]) -> None:
     """Copy a recording of each speaker into a folder, the longest that is heard whole, as NAME.wav; of a few speakers.
 
     A folder that is there is left as it is: whoever runs a model may have put voices of their own in it.
@@ -116,11 +118,11 @@ def keep(folder: Path, utterances: Sequence[Utterance]) -> None:
         own = [one for one in utterances if one.speaker == speaker]
         best = max(own, key=lambda one: (one.samples <= MOST * one.sample_rate, one.samples / max(1, one.sample_rate)))
         with contextlib.suppress(wav.AudioError):  # a voice that cannot be kept is no reason to end a run
-            wave, rate = wav.read(best.path)
-            wav.write(folder / f"{_name(speaker)}.wav", wave, rate)
+            wave, rate = wav.read_audio(best.path)
+            wav.write_wav(folder / f"{_name(speaker)}.wav", wave, rate)
 
 
-def kept(folder: Path) -> Dict[str, Path]:
+def kept_voices(folder: Path) -> Dict[str, Path]:
     """The voices in a folder by name: files of voices, and recordings."""
     found = sorted(path for path in folder.glob("*") if path.suffix.lower() in (SUFFIX, ".wav", ".flac"))
     return {path.stem: path for path in reversed(found)}
@@ -131,7 +133,7 @@ def _name(speaker: str) -> str:
     return re.sub(r"[^\w+-]+", "-", speaker).strip("-") or "voice"
 
 
-def known(names: Sequence[str], most: int = 8) -> str:
+def known_voices(names: Sequence[str], most: int = 8) -> str:
     """Names for a sentence, not all of them where they are many."""
     shown: List[str] = sorted(names)[:most]
     return ", ".join(shown) + (", …" if len(names) > most else "")

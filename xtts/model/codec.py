@@ -44,7 +44,7 @@ class Pass(NamedTuple):
 class Codec(Module):
     """Mel [B, T, n_mels] to codes [B, T/4], rounded up, and codes to mel."""
 
-    def __init__(self, size: sizes.Codec, n_mels: int, random: np.random.Generator) -> None:
+    def __init__(self, size: sizes.CodecSize, n_mels: int, random: np.random.Generator) -> None:
         super().__init__()
         hidden, wide, kernel = size.hidden, 2 * size.hidden, size.kernel
         self.encoder: List[Any] = [

@@ -12,7 +12,7 @@ import tensorflow as tf
 from xtts.model.attention import attend
 from xtts.model.convolution import Conv1d
 from xtts.model.layers import GroupNorm, Linear, Module, Tensor, constant, extents, normal
-from xtts.planning.sizes import LATENTS, Gpt
+from xtts.planning.sizes import LATENTS, GptSize
 
 RESIDUAL = 0.02  # deviation of what leads back into the residual stream, over the square root of how often that is
 
@@ -20,7 +20,7 @@ RESIDUAL = 0.02  # deviation of what leads back into the residual stream, over t
 class ConditioningEncoder(Module):
     """Mel [B, T, mels] to what is heard in each frame, [B, T, width]."""
 
-    def __init__(self, size: Gpt, random: np.random.Generator, mels: int = 80) -> None:
+    def __init__(self, size: GptSize, random: np.random.Generator, mels: int = 80) -> None:
         super().__init__()
         self.init = Conv1d(mels, size.width, 1, random)
         deviation = RESIDUAL * max(1, size.conditioning_blocks) ** -0.5
@@ -54,7 +54,7 @@ class FrameAttention(Module):
 class PerceiverResampler(Module):
     """What is heard, [B, T, width], of whatever length, to latents [B, 32, width]."""
 
-    def __init__(self, size: Gpt, random: np.random.Generator) -> None:
+    def __init__(self, size: GptSize, random: np.random.Generator) -> None:
         super().__init__()
         hidden = size.width * 4 * 2 // 3
         self.latents = normal((LATENTS, size.width), 0.02, random)

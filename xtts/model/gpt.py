@@ -10,7 +10,7 @@ positions of their own; the latents have no position. Two ways to lay a batch ou
 The published layout masks the last mark of either part, and ignores what it predicts: while the model trains, [STOP]
 and [stop] are targets, never inputs. The joint sequence leaves both out. Yet the published model reads [STOP] when it
 speaks. To weights that were trained here it would be a word they have never met, behind which some go on speaking, so
-these speak as they were trained: `Tokens.reads_stop` says which it is.
+these speak as they were trained: `Tokens.use_stop_token` says which it is.
 """
 
 from typing import Any, NamedTuple, Optional, Tuple
@@ -26,7 +26,7 @@ from xtts.model.layers import DEVIATION, Embedding, LayerNorm, Linear, Module, T
 from xtts.model.transformer import Transformer
 from xtts.planning.shapes import STOPS
 from xtts.planning.sizes import LATENTS
-from xtts.planning.sizes import Gpt as Size
+from xtts.planning.sizes import GptSize as Size
 from xtts.weights.safetensors_file import WeightsError
 
 TEXT_SHARE = 0.01  # of the text's loss in the whole; that of the codes counts full
@@ -44,12 +44,12 @@ class Tokens:
     text_stop: int = 0
     audio_start: int = 1024
     audio_stop: int = 1025
-    reads_stop: bool = True  # whether [STOP] is read in speaking
+    use_stop_token: bool = True  # whether [STOP] is read in speaking
 
     @property
     def read_marks(self) -> int:
         """The marks of the text that are read in speaking."""
-        return 2 if self.reads_stop else 1
+        return 2 if self.use_stop_token else 1
 
 
 class Losses(NamedTuple):

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from xtts import compat
-from xtts.audio.mel import LOG_FLOOR, MelSpec, filterbank, frames, heard, window
+from xtts.audio.mel import LOG_FLOOR, MelSpec, audible_bins, filterbank, frame_count, window
 from xtts.model.layers import extents
 
 Tensor = Any  # tf.Tensor; TensorFlow brings no types
@@ -55,17 +55,17 @@ def transform_for(device: str, by_xla: bool = False) -> Transform:
 
 def _mel(waves: Tensor, lengths: Tensor, spec: MelSpec, transform: Optional[Transform]) -> Tensor:
     padded = _mirrored(_preemphasised(waves, lengths, spec), lengths, spec)
-    pieces = tf.signal.frame(padded, spec.win_length, spec.hop_length)[:, : frames(extents(waves)[1], spec)]
+    pieces = tf.signal.frame(padded, spec.win_length, spec.hop_length)[:, : frame_count(extents(waves)[1], spec)]
     if (transform or transform_for(pieces.device)) == "fft":
         # n_fft is filled up behind the window instead of around it: that turns phases, and energies have none.
-        spectrum = tf.signal.rfft(pieces * window(spec), [spec.n_fft])[:, :, : heard(spec)]
+        spectrum = tf.signal.rfft(pieces * window(spec), [spec.n_fft])[:, :, : audible_bins(spec)]
         real, imaginary = tf.math.real(spectrum), tf.math.imag(spectrum)
     else:
         real, imaginary = tf.split(tf.matmul(pieces, _fourier(spec)), 2, axis=2)
     energies = tf.square(real) + tf.square(imaginary)
     if spec.power != 2:
         energies **= spec.power / 2
-    return tf.matmul(energies, filterbank(spec)[: heard(spec)])
+    return tf.matmul(energies, filterbank(spec)[: audible_bins(spec)])
 
 
 def _preemphasised(waves: Tensor, lengths: Tensor, spec: MelSpec) -> Tensor:
@@ -84,14 +84,14 @@ def _mirrored(waves: Tensor, lengths: Tensor, spec: MelSpec) -> Tensor:
 
 
 def _filled(mels: Tensor, lengths: Tensor, spec: MelSpec, fill: float) -> Tensor:
-    inside = tf.range(extents(mels)[1])[None] < tf.expand_dims(frames(lengths, spec), 1)
+    inside = tf.range(extents(mels)[1])[None] < tf.expand_dims(frame_count(lengths, spec), 1)
     return tf.where(inside[:, :, None], mels, tf.constant(fill, mels.dtype))
 
 
 @functools.lru_cache(maxsize=8)
 def _fourier(spec: MelSpec) -> np.ndarray:
     """The windowed Fourier transform as a matrix, [win_length, 2 * heard]: real parts, then imaginary ones."""
-    angles = 2 * np.pi / spec.n_fft * np.outer(np.arange(spec.win_length), np.arange(heard(spec)))
+    angles = 2 * np.pi / spec.n_fft * np.outer(np.arange(spec.win_length), np.arange(audible_bins(spec)))
     return np.asarray(np.concatenate([np.cos(angles), -np.sin(angles)], axis=1) * window(spec)[:, None], np.float32)
 
 

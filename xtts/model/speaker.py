@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 import tensorflow as tf
 
-from xtts.audio.mel import SPEAKER, filterbank, frames, window
+from xtts.audio.mel import SPEAKER, filterbank, frame_count, window
 from xtts.model import layers
 from xtts.model.convolution import Conv1d, convolve
 from xtts.model.mel import mel
@@ -108,7 +108,7 @@ class Block(layers.Module):
 class SpeakerEncoder(layers.Module):
     """Waves [B, samples] of voices, at 16 kHz, to their vectors [B, width]."""
 
-    def __init__(self, size: sizes.Speaker, random: np.random.Generator) -> None:
+    def __init__(self, size: sizes.SpeakerSize, random: np.random.Generator) -> None:
         super().__init__()
         self._spec = attrs.evolve(SPEAKER, n_mels=size.mels)
         self._stages = len(size.filters)
@@ -133,7 +133,7 @@ class SpeakerEncoder(layers.Module):
 
         The network computes in `dtype`; waves are float32, for quiet sounds do not survive being rounded.
         """
-        count = None if lengths is None else frames(lengths, self._spec)
+        count = None if lengths is None else frame_count(lengths, self._spec)
         x = tf.cast(self._features(waves, lengths), dtype)[..., None]
         inside = _inside(x, count)
         x = _silenced(self.bn1(tf.nn.relu(self.conv1(x))), inside)
@@ -164,7 +164,7 @@ class SpeakerEncoder(layers.Module):
         """Log mels [B, T, mels], of mean 0 and variance 1 over the time of each clip."""
         heard = tf.fill([waves.shape[0]], waves.shape[1]) if lengths is None else lengths
         logs = tf.math.log(mel(waves, heard, self._spec) + LOG_OFFSET)
-        inside = _inside(logs[..., None], None if lengths is None else frames(lengths, self._spec))
+        inside = _inside(logs[..., None], None if lengths is None else frame_count(lengths, self._spec))
         inside = None if inside is None else inside[..., 0]
         centred = logs - _mean_over_time(logs, inside)[:, None]
         variance = _mean_over_time(tf.square(centred), inside)[:, None]

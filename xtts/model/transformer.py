@@ -12,7 +12,7 @@ import tensorflow as tf
 from xtts.model.attention import attend
 from xtts.model.dropout import Dropout
 from xtts.model.layers import Gpt2Linear, LayerNorm, Module, Tensor, again, extents, written
-from xtts.planning.sizes import Gpt as Size
+from xtts.planning.sizes import GptSize as Size
 
 ROOT, CUBIC = (2 / np.pi) ** 0.5, 0.044715  # of the gelu
 

@@ -34,7 +34,7 @@ def buffer_batches(asked: Any, workers: int, batch_bytes: int) -> int:
 
 
 @attrs.define
-class Reserve:
+class BufferPolicy:
     """The size of a buffer, in batches, and between which it may be."""
 
     size: int
@@ -44,7 +44,7 @@ class Reserve:
     steps: int = 0
 
     @classmethod
-    def of(cls, asked: Any, workers: int, batch_bytes: int) -> "Reserve":
+    def of(cls, asked: Any, workers: int, batch_bytes: int) -> "BufferPolicy":
         """As many batches as are asked for, or a buffer that follows the run."""
         size = buffer_batches(asked, workers, batch_bytes)
         if asked != "auto":

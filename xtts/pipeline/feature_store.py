@@ -28,7 +28,7 @@ class StoreError(XttsError):
     """Features that cannot be written or read back."""
 
 
-class Store:
+class FeatureStore:
     """One kind of feature of every utterance: `rows[i]` rows of the i-th, each of `shape`."""
 
     def __init__(

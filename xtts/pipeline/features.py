@@ -12,16 +12,16 @@ import numpy as np
 import tensorflow as tf
 
 from xtts import compat
-from xtts.audio.mel import MelSpec, frames
+from xtts.audio.mel import MelSpec, frame_count
 from xtts.model.codec import Codec
 from xtts.model.mel import Transform, log_mel, transform_for
-from xtts.recipe.schema import Audio
+from xtts.recipe.schema import AudioSection
 
 Tensor = Any  # tf.Tensor; TensorFlow brings no types
 Function = Callable[[Tensor, Tensor], Tensor]
 
 
-def reference_spec(audio: Audio) -> MelSpec:
+def reference_spec(audio: AudioSection) -> MelSpec:
     """The mel of a reference voice: the codec's, seen through twice the Fourier transform."""
     return attrs.evolve(MelSpec.of(audio), n_fft=2 * audio.n_fft)
 
@@ -31,17 +31,19 @@ def samples_for(mel_frames: int, spec: MelSpec) -> int:
     return mel_frames * spec.hop_length - 1 + spec.n_fft % 2
 
 
-def reference_shape(audio: Audio, seconds: float, mel_frames: int) -> Tuple[int, int]:
+def reference_shape(audio: AudioSection, seconds: float, mel_frames: int) -> Tuple[int, int]:
     """The samples and the mel frames of a cut from a reference voice, no longer than a shape's recordings.
 
     So short shapes, which have more rows, need no more memory than long ones; and voices are heard at any length.
     """
     spec = reference_spec(audio)
-    count = min(int(frames(int(seconds * audio.sample_rate), spec)), mel_frames)
+    count = min(int(frame_count(int(seconds * audio.sample_rate), spec)), mel_frames)
     return samples_for(count, spec), count
 
 
-def functions(audio: Audio, stats: np.ndarray, codec: Optional[Codec], transform: Transform) -> Dict[str, Function]:
+def feature_functions(
+    audio: AudioSection, stats: np.ndarray, codec: Optional[Codec], transform: Transform
+) -> Dict[str, Function]:
     """Mels, reference mels and codes, as functions to be traced, of waves [B, samples] and their lengths [B]."""
     spec, reference = MelSpec.of(audio), reference_spec(audio)
 
@@ -58,7 +60,7 @@ def functions(audio: Audio, stats: np.ndarray, codec: Optional[Codec], transform
     def codes(waves: Tensor, lengths: Tensor) -> Tensor:
         if codec is None:
             raise ValueError("codes are made by a codec, and none was given")
-        return codec.encode(mel(waves, lengths), tf.where(lengths > 0, frames(lengths, spec), 0))
+        return codec.encode(mel(waves, lengths), tf.where(lengths > 0, frame_count(lengths, spec), 0))
 
     return {"mel": mel, "reference_mel": reference_mel, "codes": codes}
 
@@ -68,19 +70,21 @@ class Features:
 
     def __init__(
         self,
-        audio: Audio,
+        audio: AudioSection,
         device: str,
         stats: np.ndarray,
         codec: Optional[Codec] = None,
-        is_free: bool = False,
+        dynamic_shapes: bool = False,
         waits: bool = False,  # for a GPU to be done, and not only told: whoever divides work by time must
     ) -> None:
-        self._device, self._waits, self.is_free = device, waits, is_free
+        self._device, self._waits, self.dynamic_shapes = device, waits, dynamic_shapes
         # Rows and samples of any number: what a function without a signature would be traced anew for.
-        signature = [tf.TensorSpec([None, None], tf.float32), tf.TensorSpec([None], tf.int32)] if is_free else None
+        signature = (
+            [tf.TensorSpec([None, None], tf.float32), tf.TensorSpec([None], tf.int32)] if dynamic_shapes else None
+        )
         self._functions = {
             name: compat.compiled(one, input_signature=signature, autograph=False)
-            for name, one in functions(audio, stats, codec, transform_for(device)).items()
+            for name, one in feature_functions(audio, stats, codec, transform_for(device)).items()
         }
 
     def mel(self, waves: np.ndarray, lengths: np.ndarray) -> Tensor:

@@ -32,10 +32,10 @@ import attrs
 import numpy as np
 
 from xtts.errors import XttsError
-from xtts.pipeline.buffer import LARGEST_BUFFER, Reserve, is_memory_short
-from xtts.pipeline.scheduler import Division
-from xtts.pipeline.sources import Arrays, Rows, Source
-from xtts.planning.batch_order import Batch, Order
+from xtts.pipeline.buffer import LARGEST_BUFFER, BufferPolicy, is_memory_short
+from xtts.pipeline.scheduler import Scheduler
+from xtts.pipeline.sources import Arrays, BatchSource, HostBatch
+from xtts.planning.batch_order import Batch, BatchOrder
 from xtts.planning.shapes import Shape
 
 MOST_LOST = 0.1  # share of the utterances of an epoch that may turn bad before a run stops
@@ -43,12 +43,12 @@ RECENT = 1000  # steps of which it is known when a device was at work
 PAUSE = 0.05  # seconds after which a device without work looks again how the others are getting on
 
 
-class FeedError(XttsError):
+class PrefetchError(XttsError):
     """Why there is no next batch."""
 
 
 @attrs.frozen(eq=False)
-class Work:
+class StepBatches:
     """One optimizer step's work."""
 
     step: int
@@ -59,14 +59,14 @@ class Work:
     frames: int  # of sound, of all replicas
 
 
-class Spell(NamedTuple):
+class Interval(NamedTuple):
     """When a device was at work, in seconds of time.monotonic()."""
 
     start: float
     stop: float
 
 
-def overlap(ones: Iterable[Spell], others: Sequence[Spell]) -> Optional[float]:
+def overlap(ones: Iterable[Interval], others: Sequence[Interval]) -> Optional[float]:
     """The share of the time of `ones` in which `others` were at work too; both are in the order they began in."""
     shared = total = 0.0
     first = 0
@@ -79,11 +79,11 @@ def overlap(ones: Iterable[Spell], others: Sequence[Spell]) -> Optional[float]:
     return shared / total if total else None
 
 
-class Maker(NamedTuple):
+class FeatureDevice(NamedTuple):
     """A data device: what it does with a batch that was read, and how long that took when it was tried."""
 
     name: str
-    finish: Callable[[Rows], Arrays]
+    finish: Callable[[HostBatch], Arrays]
     seconds: Optional[float] = None
 
 
@@ -93,33 +93,33 @@ class _Begun:
 
     number: int
     batches: Sequence[Batch]
-    rows: "Optional[Future[Rows]]" = None
+    rows: "Optional[Future[HostBatch]]" = None
 
 
-class Feed:
+class Prefetcher:
     """An iterator over the work of steps `start` to `stop`. `with` it: leaving ends every thread."""
 
     def __init__(
         self,
-        order: Order,
-        source: Source,
+        order: BatchOrder,
+        source: BatchSource,
         start: int,
         stop: int,
         accumulated: int = 1,
-        buffer_size: Union[int, Reserve] = LARGEST_BUFFER,  # batches
+        buffer_size: Union[int, BufferPolicy] = LARGEST_BUFFER,  # batches
         workers: int = 1,
         lost: Callable[[str, str], None] = lambda utterance, why: None,
-        makers: Sequence[Maker] = (),  # the data devices; none: the source's own
+        makers: Sequence[FeatureDevice] = (),  # the data devices; none: the source's own
         told: Callable[[str], None] = lambda text: None,  # that the buffer's size has changed, and why
         close: Callable[[], None] = lambda: None,  # lets go of whoever waits for the source to read
     ) -> None:
         self._order, self._source, self._lost, self._told, self._close = order, source, lost, told, close
         self._start, self._stop, self._accumulated = start, stop, accumulated
-        self._reserve = Reserve.of(buffer_size, workers, 1) if isinstance(buffer_size, int) else buffer_size
+        self._reserve = BufferPolicy.of(buffer_size, workers, 1) if isinstance(buffer_size, int) else buffer_size
         self._ahead = max(2, 2 * workers)
         self._readers = ThreadPoolExecutor(workers, thread_name_prefix="xtts-reader")
-        self._makers = list(makers) or [Maker("", source.finish)]
-        self.division = Division({maker.name: maker.seconds for maker in self._makers})
+        self._makers = list(makers) or [FeatureDevice("", source.finish)]
+        self.division = Scheduler({maker.name: maker.seconds for maker in self._makers})
         self._producers = [
             threading.Thread(target=self._produce, args=(device,), name=f"xtts-producer{device or ''}", daemon=True)
             for device in range(len(self._makers))
@@ -134,10 +134,10 @@ class Feed:
         self._end = stop * accumulated  # the number of the first batch that is not made
         self._stopped = False
         self._bad: Set[str] = set()
-        self.spells: Deque[Spell] = collections.deque(maxlen=RECENT)  # of the data devices
+        self.spells: Deque[Interval] = collections.deque(maxlen=RECENT)  # of the data devices
         self.waited = 0.0  # seconds, for the last work handed out
 
-    def __enter__(self) -> "Feed":
+    def __enter__(self) -> "Prefetcher":
         for producer in self._producers:
             producer.start()
         return self
@@ -175,7 +175,7 @@ class Feed:
                 progress(min(self.depth, enough), enough)
             time.sleep(0.01)
 
-    def __iter__(self) -> Iterator[Work]:
+    def __iter__(self) -> Iterator[StepBatches]:
         for step in range(self._start, self._stop):
             began, is_full = time.monotonic(), self.depth >= self.capacity
             with self._changed:
@@ -190,7 +190,7 @@ class Feed:
             if resized:
                 self._told(resized)
 
-    def _work(self, step: int, made: Sequence[Any]) -> Work:
+    def _work(self, step: int, made: Sequence[Any]) -> StepBatches:
         """What was made for a step; an exception is raised in the place of the batch that there is not."""
         for one in made:
             if isinstance(one, BaseException):
@@ -199,7 +199,7 @@ class Feed:
         rows, batches = zip(*made)
         totals = np.sum([one.counts for one in rows], axis=0).astype(np.float32)
         shapes, sizes = tuple(one.shape for one in rows), tuple(one.size for one in rows)
-        return Work(step, shapes, sizes, batches, totals, sum(one.frames for one in rows))
+        return StepBatches(step, shapes, sizes, batches, totals, sum(one.frames for one in rows))
 
     def _is_ready(self, step: int) -> bool:
         """Whether all of a step is made, or as much as comes before a failure."""
@@ -246,7 +246,7 @@ class Feed:
         """The number of the first batch that there is no room for."""
         return (self._next + self.capacity) * self._accumulated
 
-    def _finished(self, device: int, begun: _Begun) -> Tuple[Rows, Arrays]:
+    def _finished(self, device: int, begun: _Begun) -> Tuple[HostBatch, Arrays]:
         assert begun.rows is not None
         rows = begun.rows.result()
         with self._changed:
@@ -255,7 +255,7 @@ class Feed:
         arrays = self._makers[device].finish(rows)
         with self._changed:
             self.division.end(device)
-            self.spells.append(Spell(began, time.monotonic()))
+            self.spells.append(Interval(began, time.monotonic()))
         return rows, arrays
 
     def _in_order(self) -> Iterator[_Begun]:
@@ -287,25 +287,25 @@ class Feed:
             if begun.rows is None:
                 begun.rows = self._readers.submit(self._read, begun.batches, begun.number)
 
-    def _read(self, batches: Sequence[Batch], number: int) -> Rows:
+    def _read(self, batches: Sequence[Batch], number: int) -> HostBatch:
         try:
             return self._source.read(batches, number)
         except XttsError:
             raise
         except Exception as error:
             names = ", ".join(self._source.name(int(place)) for batch in batches for place in batch.utterances)
-            raise FeedError(
+            raise PrefetchError(
                 f"batch {number}, of the utterances {names}, cannot be read: {type(error).__name__}: {error}"
             ) from error
 
-    def _count_lost(self, rows: Rows) -> None:
+    def _count_lost(self, rows: HostBatch) -> None:
         for utterance, why in rows.lost:
             if utterance not in self._bad:
                 self._bad.add(utterance)
                 self._lost(utterance, why)
         total = sum(self._order.counts)
         if len(self._bad) > max(1, MOST_LOST * total):
-            raise FeedError(
+            raise PrefetchError(
                 f"{len(self._bad)} of {total} utterances can no longer be read, the last one for this: "
                 f"{rows.lost[-1][1]}. Is the disk still there? Run again when it is: nothing is lost"
             )

@@ -14,7 +14,7 @@ import numpy as np
 
 from xtts.audio import wav
 from xtts.corpus.utterances import Utterance
-from xtts.planning.dataset import Part
+from xtts.planning.dataset import Split
 
 Lost = Tuple[str, str]  # the id of an utterance that cannot be read, and why
 RAW = ".f32"  # ends the name of a file that holds float32 samples of one channel and nothing else
@@ -23,13 +23,13 @@ RAW = ".f32"  # ends the name of a file that holds float32 samples of one channe
 class Recordings:
     """The waves of a part of the corpus, at the recipe's rate, padded; and which of them turned bad."""
 
-    def __init__(self, part: Part, sample_rate: int) -> None:
+    def __init__(self, part: Split, sample_rate: int) -> None:
         self.utterances, self.lengths, self._rate = part.corpus.utterances, part.lengths, sample_rate
 
     def wave(self, position: int) -> np.ndarray:
         """An utterance's wave; an AudioError when it is not what it was when the run was planned."""
         utterance = self.utterances[position]
-        wave = wav.load(utterance.path, self._rate)
+        wave = wav.load_audio(utterance.path, self._rate)
         if len(wave) != self.lengths.samples[position]:
             raise wav.AudioError(f"{utterance.path}: it has another length than when the run was planned")
         return wave
@@ -60,7 +60,7 @@ class Cuts:
         return lengths
 
 
-def padded(recordings: Recordings, cuts: Cuts) -> Tuple[np.ndarray, np.ndarray, Dict[int, Lost]]:
+def read_padded(recordings: Recordings, cuts: Cuts) -> Tuple[np.ndarray, np.ndarray, Dict[int, Lost]]:
     """Waves [rows, samples], their lengths [rows], and why a row is blank."""
     waves, lengths = np.zeros((cuts.rows, cuts.samples), np.float32), np.zeros(cuts.rows, np.int32)
     lost: Dict[int, Lost] = {}

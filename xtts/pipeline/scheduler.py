@@ -20,7 +20,7 @@ WEIGHT = 0.2  # of the latest batch in the average
 
 
 @attrs.define(eq=False)
-class Device:
+class DeviceLoad:
     """What is known of one data device."""
 
     name: str
@@ -34,12 +34,12 @@ class Device:
         return 0.0 if self.began is None or self.seconds is None else abs(self.began + self.seconds - now)
 
 
-class Division:
+class Scheduler:
     """Batches for devices. Not to be used from two threads at once: the feed has a lock."""
 
     def __init__(self, seconds: Mapping[str, Optional[float]], clock: Callable[[], float] = time.monotonic) -> None:
         """`seconds` are those of a batch by device, as they were measured before; None where they were not."""
-        self.devices = [Device(name, own) for name, own in seconds.items()]
+        self.devices = [DeviceLoad(name, own) for name, own in seconds.items()]
         self._clock = clock
 
     def choose(self, device: int, batches: Sequence[Batch]) -> Optional[Batch]:

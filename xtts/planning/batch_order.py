@@ -48,7 +48,7 @@ class Epoch:
 
 
 @attrs.frozen(eq=False)
-class Order:
+class BatchOrder:
     """All epochs of a run."""
 
     shape_of: "Ints"  # [utterances] int16: the shape of each; those below 0 are left out
@@ -73,11 +73,11 @@ class Order:
 
     def epoch(self, number: int) -> Epoch:
         """The shuffled members of every shape, and the order in which their batches come."""
-        keys = words(self.seed, number, _UTTERANCES, len(self.shape_of)) >> np.uint64(_SHAPE_BITS)
+        keys = random_words(self.seed, number, _UTTERANCES, len(self.shape_of)) >> np.uint64(_SHAPE_BITS)
         shapes = self.shape_of.astype(np.uint16)  # one that is left out wraps to the end of the order
         keys |= shapes.astype(np.uint64) << np.uint64(64 - _SHAPE_BITS)
         members = np.argsort(keys, kind="stable")[: sum(self.counts)]
-        steps = np.argsort(words(self.seed, number, _BATCHES, self.batches_per_epoch), kind="stable")
+        steps = np.argsort(random_words(self.seed, number, _BATCHES, self.batches_per_epoch), kind="stable")
         return Epoch(members.astype(np.int64), steps.astype(np.int64))
 
     def batches(self, epoch: int, start: int = 0, worker: int = 0) -> Iterator[Batch]:
@@ -110,7 +110,7 @@ class Order:
         return sha.hexdigest()
 
 
-def words(seed: int, epoch: int, stream: int, size: int) -> "Ints":
+def random_words(seed: int, epoch: int, stream: int, size: int) -> "Ints":
     """`size` random words (uint64) that depend on nothing but (seed, epoch, stream).
 
     Of the stream `CUTS`, a batch's number takes the place of the epoch.

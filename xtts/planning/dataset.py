@@ -14,16 +14,16 @@ from xtts.corpus.demo import make
 from xtts.corpus.index import Corpus
 from xtts.corpus.lengths import Lengths
 from xtts.corpus.utterances import Rejected
-from xtts.planning.plan import limits
-from xtts.progress import Bar
+from xtts.planning.plan import length_limits
+from xtts.progress import ProgressBar
 from xtts.recipe.schema import Recipe
 from xtts.text import tokenizer as text
 from xtts.text.normalise import normalise
 
-Say = Callable[[str], None]  # a line for the user
+Log = Callable[[str], None]  # a line for the user
 
 
-class Part(NamedTuple):
+class Split(NamedTuple):
     """Utterances and their lengths, row by row."""
 
     corpus: Corpus
@@ -31,51 +31,54 @@ class Part(NamedTuple):
 
 
 @attrs.frozen
-class Material:
+class Dataset:
     """Everything that is read before a run is planned."""
 
-    train: Part
-    held_out: Part  # for validation; may be empty
+    train: Split
+    held_out: Split  # for validation; may be empty
     tokenizer: text.Tokenizer
     rejected: List[Rejected]  # of both, each once
 
 
-def gather(recipe: Recipe, say: Say) -> Material:
+def load_dataset(recipe: Recipe, say: Log) -> Dataset:
     """Read, check and measure what a recipe trains on; `say` is told what was found."""
-    most = limits(recipe)  # first of all: a limit the model cannot have is said before anything is read,
-    text.require(recipe.text)  # and a package that is missing before a corpus is made
+    most = length_limits(recipe)  # first of all: a limit the model cannot have is said before anything is read,
+    text.check_tokenizer(recipe.text)  # and a package that is missing before a corpus is made
     source = recipe.data.train or _demo_corpus(recipe, say)
-    whole = sounded(source, recipe.data.format, recipe.data.language, say)
+    whole = load_checked_corpus(source, recipe.data.format, recipe.data.language, say)
     if recipe.data.val is not None:
-        train, held_out = whole, sounded(recipe.data.val, recipe.data.format, recipe.data.language, say, at_least=1)
+        train, held_out = (
+            whole,
+            load_checked_corpus(recipe.data.val, recipe.data.format, recipe.data.language, say, at_least=1),
+        )
     else:
-        kept, held = split.split(whole.utterances, recipe.data.validation_share, recipe.run.seed)
+        kept, held = split.split_corpus(whole.utterances, recipe.data.validation_share, recipe.run.seed)
         train = attrs.evolve(whole, utterances=kept)
         held_out = attrs.evolve(whole, utterances=held, rejected=[])
     spoken = [*train.utterances, *held_out.utterances]
-    tokenizer = text.tokenizer(recipe.text, [(one.text, one.language) for one in spoken])
+    tokenizer = text.make_tokenizer(recipe.text, [(one.text, one.language) for one in spoken])
     train_part = _measured(train, tokenizer, recipe, most, at_least=1)
     held_part = _measured(held_out, tokenizer, recipe, most, at_least=0)
-    return Material(train_part, held_part, tokenizer, [*train_part.corpus.rejected, *held_part.corpus.rejected])
+    return Dataset(train_part, held_part, tokenizer, [*train_part.corpus.rejected, *held_part.corpus.rejected])
 
 
-def sounded(path: str, format: str, language: str, say: Say, at_least: int = corpora.AT_LEAST) -> Corpus:
+def load_checked_corpus(path: str, format: str, language: str, say: Log, at_least: int = corpora.AT_LEAST) -> Corpus:
     """The corpus at `path`, with every recording decoded once."""
-    with Bar("reading headers") as bar:
-        found = corpora.read(path, format, language, progress=bar, at_least=at_least)
+    with ProgressBar("reading headers") as bar:
+        found = corpora.read_corpus(path, format, language, progress=bar, at_least=at_least)
     say(f"{found.layout.metadata}: {found.layout.format} ({found.layout.why})")
-    with Bar("checking recordings") as bar:
-        return check.check(found, progress=bar, at_least=at_least)
+    with ProgressBar("checking recordings") as bar:
+        return check.check_recordings(found, progress=bar, at_least=at_least)
 
 
-def _measured(corpus: Corpus, tokenizer: text.Tokenizer, recipe: Recipe, most: Tuple[int, int], at_least: int) -> Part:
+def _measured(corpus: Corpus, tokenizer: text.Tokenizer, recipe: Recipe, most: Tuple[int, int], at_least: int) -> Split:
     def speakable(said: str, language: str) -> bool:
         unknown = set(tokenizer.unknown(said, language))
         return any(letter.isalnum() and letter not in unknown for letter in normalise(said, language).lower())
 
-    with Bar("counting tokens") as bar:
-        return Part(
-            *lengths.measure(
+    with ProgressBar("counting tokens") as bar:
+        return Split(
+            *lengths.measure_lengths(
                 corpus,
                 tokenizer.encode,
                 speakable,
@@ -89,14 +92,14 @@ def _measured(corpus: Corpus, tokenizer: text.Tokenizer, recipe: Recipe, most: T
         )
 
 
-def _demo_corpus(recipe: Recipe, say: Say) -> str:
+def _demo_corpus(recipe: Recipe, say: Log) -> str:
     """The folder of the demo corpus this recipe asks for."""
     asked = recipe.demo
     small = "" if asked.vocabulary == "wide" else f"-{asked.vocabulary}"
     name = f"demo-{'-'.join(asked.languages)}{small}-{asked.voices}-voices-{asked.minutes:g}-minutes"
     say("no corpus is named in data.train: a demo corpus is spoken by espeak-ng")
-    with Bar("speaking the demo corpus") as bar:
-        made = make.make(
+    with ProgressBar("speaking the demo corpus") as bar:
+        made = make.make_demo_corpus(
             Path(recipe.run.folder) / f"{name}-seed-{recipe.run.seed}",
             asked.minutes,
             asked.voices,

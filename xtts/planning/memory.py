@@ -10,7 +10,7 @@ from typing import Callable, Dict, List, Optional, Sequence, Tuple
 import attrs
 
 from xtts.planning.shapes import Shape, code_count, codec_shape
-from xtts.planning.sizes import FRAMES_PER_CODE, LATENTS, SIZES, Count, Size, parameters
+from xtts.planning.sizes import FRAMES_PER_CODE, LATENTS, SIZES, ModelSize, ParameterCount, count_parameters
 from xtts.recipe.schema import Recipe, Stage
 
 MEGABYTE = 2**20
@@ -26,7 +26,7 @@ COPIES = 2  # of attention scores and of logits, before and after the softmax; t
 
 
 @attrs.frozen
-class Budget:
+class MemoryBudget:
     """What one device holds in the stage that needs most of it, in bytes."""
 
     stage: Stage
@@ -46,23 +46,23 @@ class Budget:
         return self.total <= self.limit
 
 
-Budgets = Dict[str, Budget]  # by device: "model" and "data"
+Budgets = Dict[str, MemoryBudget]  # by device: "model" and "data"
 _LIMITS = {"model": "model_gpu_memory_limit", "data": "data_gpu_memory_limit"}  # keys of [devices]
 
 
-def budgets(recipe: Recipe, size: Size, text_tokens: int, shapes: Sequence[Shape]) -> Budgets:
+def memory_budgets(recipe: Recipe, size: ModelSize, text_tokens: int, shapes: Sequence[Shape]) -> Budgets:
     """The bytes of the device that trains and of the one that makes features."""
-    counts = parameters(size, text_tokens, recipe.audio.n_mels)
+    counts = count_parameters(size, text_tokens, recipe.audio.n_mels)
     by_stage = {stage: shapes if stage == "gpt" else (codec_shape(recipe.codec),) for stage in recipe.run.stages}
     model = [_model_budget(recipe, size, text_tokens, counts, own, stage) for stage, own in by_stage.items()]
     data = [_data_budget(recipe, size, counts, own, stage) for stage, own in by_stage.items()]
     return {name: max(found, key=lambda budget: budget.total) for name, found in (("model", model), ("data", data))}
 
 
-def advice(recipe: Recipe, size: Size, text_tokens: int, shapes: Sequence[Shape]) -> List[str]:
+def memory_advice(recipe: Recipe, size: ModelSize, text_tokens: int, shapes: Sequence[Shape]) -> List[str]:
     """For each device whose limit is passed: the key to change, and what to write."""
     found = []
-    for device, budget in budgets(recipe, size, text_tokens, shapes).items():
+    for device, budget in memory_budgets(recipe, size, text_tokens, shapes).items():
         if not budget.fits:
             key = f"devices.{_LIMITS[device]}"
             need = (
@@ -77,9 +77,9 @@ def is_dual(recipe: Recipe) -> bool:
     return recipe.devices.data_gpu is not None and recipe.devices.model_gpu is not None
 
 
-def _remedy(device: str, recipe: Recipe, size: Size, text_tokens: int, shapes: Sequence[Shape]) -> str:
-    def fits(changed: Recipe, rows: int, other: Size = size) -> bool:
-        return budgets(changed, other, text_tokens, _with_batch_size(shapes, rows))[device].fits
+def _remedy(device: str, recipe: Recipe, size: ModelSize, text_tokens: int, shapes: Sequence[Shape]) -> str:
+    def fits(changed: Recipe, rows: int, other: ModelSize = size) -> bool:
+        return memory_budgets(changed, other, text_tokens, _with_batch_size(shapes, rows))[device].fits
 
     def buffered(batches: int) -> Recipe:
         return attrs.evolve(recipe, devices=attrs.evolve(recipe.devices, buffer_size=batches))
@@ -97,7 +97,7 @@ def _remedy(device: str, recipe: Recipe, size: Size, text_tokens: int, shapes: S
             f"write train.batch_size = {-(-batch_size // parts)},"
             f" and train.gradient_accumulation_steps = {steps} to learn from as many utterances a step"
         )
-    least = budgets(recipe, size, text_tokens, _with_batch_size(shapes, 1))[device]
+    least = memory_budgets(recipe, size, text_tokens, _with_batch_size(shapes, 1))[device]
     remedy = f"one utterance a step needs devices.{_LIMITS[device]} = {_megabytes(least.total)}"
     smaller = [name for name, other in SIZES.items() if other.gpt.width < size.gpt.width and fits(recipe, 1, other)]
     return f'{remedy}, or write model.size = "{smaller[-1]}"' if smaller else remedy
@@ -118,8 +118,13 @@ def _with_batch_size(shapes: Sequence[Shape], batch_size: int) -> Tuple[Shape, .
 
 
 def _model_budget(
-    recipe: Recipe, size: Size, text_tokens: int, counts: Dict[str, Count], shapes: Sequence[Shape], stage: Stage
-) -> Budget:
+    recipe: Recipe,
+    size: ModelSize,
+    text_tokens: int,
+    counts: Dict[str, ParameterCount],
+    shapes: Sequence[Shape],
+    stage: Stage,
+) -> MemoryBudget:
     count = counts[stage]
     is_half = recipe.train.precision != "float32"
     sums = 2 if recipe.train.gradient_accumulation_steps > 1 else 1  # a batch's gradients, and those added up so far
@@ -127,7 +132,7 @@ def _model_budget(
         activations = max(gpt_activations(recipe, size, text_tokens, shape) for shape in shapes)
     else:
         activations = max(codec_activations(recipe, size, shape) for shape in shapes)
-    budget = Budget(
+    budget = MemoryBudget(
         stage,
         weights=FLOAT * count.total + (FLOAT // 2 * count.weights if is_half else 0),
         gradients=FLOAT * count.weights * sums,
@@ -142,9 +147,11 @@ def _model_budget(
     return attrs.evolve(budget, buffer=batches * batch)
 
 
-def _data_budget(recipe: Recipe, size: Size, counts: Dict[str, Count], shapes: Sequence[Shape], stage: Stage) -> Budget:
-    encoder: Optional[Size] = size if stage == "gpt" else None  # which the codec's own stage does not need
-    return Budget(
+def _data_budget(
+    recipe: Recipe, size: ModelSize, counts: Dict[str, ParameterCount], shapes: Sequence[Shape], stage: Stage
+) -> MemoryBudget:
+    encoder: Optional[ModelSize] = size if stage == "gpt" else None  # which the codec's own stage does not need
+    return MemoryBudget(
         stage,
         weights=FLOAT * counts["codec"].total if encoder else 0,
         gradients=0,
@@ -156,7 +163,7 @@ def _data_budget(recipe: Recipe, size: Size, counts: Dict[str, Count], shapes: S
     )
 
 
-def gpt_activations(recipe: Recipe, size: Size, text_tokens: int, shape: Shape) -> int:
+def gpt_activations(recipe: Recipe, size: ModelSize, text_tokens: int, shape: Shape) -> int:
     """Bytes that a training step of the transformer keeps for its backward pass, in float32."""
     gpt, joint, frames = size.gpt, shape.joint_length, _reference_frames(recipe, shape)
     blocks = gpt.layers * (BLOCK_FLOATS * gpt.width * joint + COPIES * gpt.heads * joint**2)
@@ -168,7 +175,7 @@ def gpt_activations(recipe: Recipe, size: Size, text_tokens: int, shape: Shape) 
     return FLOAT * shape.batch_size * (blocks + reference + gpt.perceiver_layers * resampler + logits)
 
 
-def codec_activations(recipe: Recipe, size: Size, shape: Shape) -> int:
+def codec_activations(recipe: Recipe, size: ModelSize, shape: Shape) -> int:
     """Bytes that a training step of the codec keeps for its backward pass, in float32."""
     codec, codes = size.codec, shape.mel_frames // FRAMES_PER_CODE
     hidden, wide = codec.hidden, 2 * codec.hidden
@@ -180,7 +187,7 @@ def codec_activations(recipe: Recipe, size: Size, shape: Shape) -> int:
     return FLOAT * shape.batch_size * (encoder + blocks + lookup + decoder + mels)
 
 
-def feature_bytes(recipe: Recipe, encoder: Optional[Size], shape: Shape) -> int:
+def feature_bytes(recipe: Recipe, encoder: Optional[ModelSize], shape: Shape) -> int:
     """Bytes in use while one batch is made: waves, spectra, mels, and the codec's encoder where codes are wanted."""
 
     def spectra(frames: int, n_fft: int) -> int:

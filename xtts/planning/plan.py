@@ -13,13 +13,13 @@ import attrs
 import numpy as np
 
 from xtts.errors import XttsError
-from xtts.formatting import counted, listed, percent
+from xtts.formatting import count_of, format_excess, format_reasons
 from xtts.planning import memory, shapes
-from xtts.planning.batch_order import Order
-from xtts.planning.memory import Budget
-from xtts.planning.shapes import Layout, Weighing
-from xtts.planning.sizes import FRAMES_PER_CODE, SIZES, Cost, Count, Gpt, cost, parameters
-from xtts.planning.summary import page
+from xtts.planning.batch_order import BatchOrder
+from xtts.planning.memory import MemoryBudget
+from xtts.planning.shapes import ShapePlan, TraceCost
+from xtts.planning.sizes import FRAMES_PER_CODE, SIZES, GptSize, ParameterCount, StepCost, count_parameters, step_cost
+from xtts.planning.summary import format_plan
 from xtts.recipe.schema import Recipe
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class PlanError(XttsError):
 
 
 @attrs.frozen
-class Speed:
+class MachineSpeed:
     """How fast a machine traces and steps, by which the number of shapes is chosen.
 
     The defaults were measured on two CPU cores with 4 layers of 256 (TensorFlow 2.21). A GPU traces as slowly and steps
@@ -49,7 +49,7 @@ class Speed:
 
 
 @attrs.frozen
-class Work:
+class EpochWork:
     """What an epoch computes, over what its recordings need."""
 
     ratio: float  # with the padding of lengths
@@ -62,15 +62,15 @@ class Plan:
     """Everything known about a run before it starts."""
 
     recipe: Recipe
-    layout: Layout
-    order: Order
+    layout: ShapePlan
+    order: BatchOrder
     seconds: float  # of recordings
     pace: float  # text tokens a code, in the mean: how fast the voices read
     rejected: Dict[str, int]  # utterances, by the reason they were set aside for
-    work: Work
+    work: EpochWork
     curve: Dict[int, float]  # `Work.computed` with as many planned shapes
-    parts: Dict[str, Count]  # parameters
-    budgets: Dict[str, Budget]  # bytes, by device
+    parts: Dict[str, ParameterCount]  # parameters
+    budgets: Dict[str, MemoryBudget]  # bytes, by device
     advice: Tuple[str, ...]
 
     @property
@@ -99,7 +99,7 @@ class Plan:
 
     def text(self) -> str:
         """The plan as a page."""
-        return page(self.as_json())
+        return format_plan(self.as_json())
 
     def as_json(self) -> Dict[str, Any]:
         """The plan in JSON's own types."""
@@ -121,7 +121,7 @@ class Plan:
             "steps_per_epoch": self.steps_per_epoch,
             "steps": self.recipe.train.steps,
             "epochs": self.epochs,
-            "parameters": self.parameters,
+            "count_parameters": self.parameters,
             "parts": {name: count.total for name, count in self.parts.items()},
             "bytes": {
                 device: {**attrs.asdict(budget), "total": budget.total, "fits": budget.fits}
@@ -143,21 +143,21 @@ class Plan:
         return found
 
 
-def plan(
+def make_plan(
     recipe: Recipe,
     text_lengths: "Ints",
     mel_frames: "Ints",
     text_tokens: int,
     rejected: Optional[Mapping[str, int]] = None,
     workers: Optional[int] = None,
-    speed: Optional[Speed] = None,
+    speed: Optional[MachineSpeed] = None,
 ) -> Plan:
     """The plan for the usable utterances of a corpus.
 
     `text_lengths` (tokens) and `mel_frames` have one entry an utterance, and the order names utterances by their place
     there. `text_tokens` is how many tokens the tokenizer has; `rejected` counts what was set aside before, by reason.
     """
-    recipe = settled(recipe, begun="planned")
+    recipe = resolve_shapes(recipe, begun="planned")
     text, mel = np.asarray(text_lengths, np.int32), np.asarray(mel_frames, np.int32)
     size = SIZES[recipe.model.size]
     too_long = _too_long(recipe, text, mel)
@@ -170,16 +170,16 @@ def plan(
         raise PlanError(_nothing(reasons))
 
     workers = workers or recipe.devices.replicas
-    layout = _layout(recipe, size.gpt, text[usable], mel[usable], workers, speed or Speed())
+    layout = _layout(recipe, size.gpt, text[usable], mel[usable], workers, speed or MachineSpeed())
     shape_of = np.full(len(text), shapes.SET_ASIDE, np.int16)
     shape_of[usable] = layout.shape_of
     layout = attrs.evolve(layout, shape_of=shape_of)
-    order = Order(shape_of, tuple(shape.batch_size for shape in layout.shapes), recipe.run.seed, workers)
+    order = BatchOrder(shape_of, tuple(shape.batch_size for shape in layout.shapes), recipe.run.seed, workers)
 
     joint = np.where(usable, shapes.joint_length(text, mel), 0)
-    work = _work(recipe, layout, order, joint, cost(size.gpt).reduced())
+    work = _work(recipe, layout, order, joint, step_cost(size.gpt).reduced())
     numbers = {*CURVE, len(layout.shapes)} if recipe.data.shapes == "planned" else {*CURVE}
-    curve = _curve(joint[usable], cost(size.gpt), recipe.train.batch_size, workers, sorted(numbers))
+    curve = _curve(joint[usable], step_cost(size.gpt), recipe.train.batch_size, workers, sorted(numbers))
     frames = int(mel[usable].sum(dtype=np.int64))
     return Plan(
         recipe,
@@ -190,13 +190,16 @@ def plan(
         rejected=reasons,
         work=work,
         curve=curve,
-        parts=parameters(size, text_tokens, recipe.audio.n_mels),
-        budgets=memory.budgets(recipe, size, text_tokens, layout.shapes),
-        advice=(*memory.advice(recipe, size, text_tokens, layout.shapes), *_shape_advice(recipe, layout, work, curve)),
+        parts=count_parameters(size, text_tokens, recipe.audio.n_mels),
+        budgets=memory.memory_budgets(recipe, size, text_tokens, layout.shapes),
+        advice=(
+            *memory.memory_advice(recipe, size, text_tokens, layout.shapes),
+            *_shape_advice(recipe, layout, work, curve),
+        ),
     )
 
 
-def settled(recipe: Recipe, begun: Optional[str] = None) -> Recipe:
+def resolve_shapes(recipe: Recipe, begun: Optional[str] = None) -> Recipe:
     """The recipe with `shapes = "auto"` decided: as a run was `begun`, or by what is fastest on this machine.
 
     On CPUs free lengths are: they start with one trace and pad least. Static shapes pay where a device tunes itself to
@@ -206,8 +209,8 @@ def settled(recipe: Recipe, begun: Optional[str] = None) -> Recipe:
     if recipe.data.shapes != "auto":
         return recipe
     is_static = recipe.train.jit_compile is True or recipe.data.shape_count != "auto" or recipe.devices.names_gpus
-    is_free = not (is_static or has_gpu())
-    shapes: Any = begun or ("relaxed" if is_free else "planned")
+    dynamic_shapes = not (is_static or has_gpu())
+    shapes: Any = begun or ("relaxed" if dynamic_shapes else "planned")
     return attrs.evolve(recipe, data=attrs.evolve(recipe.data, shapes=shapes))
 
 
@@ -218,7 +221,7 @@ def has_gpu() -> bool:
     return shutil.which("nvidia-smi") is not None or Path("/dev/kfd").exists()  # NVIDIA's driver, or AMD's
 
 
-def limits(recipe: Recipe) -> Tuple[int, int]:
+def length_limits(recipe: Recipe) -> Tuple[int, int]:
     """The longest text, in tokens, and the longest recording, in mel frames, that a run has a place for.
 
     A fixed shape has the recipe's limits. Other shapes grow with the corpus, as far as the model has positions.
@@ -235,7 +238,7 @@ def limits(recipe: Recipe) -> Tuple[int, int]:
 
 def _too_long(recipe: Recipe, text: "Ints", mel: "Ints") -> Dict[str, "Ints"]:
     """Which utterances the run has no place for, by reason; each counts once."""
-    most_text, most_mel = limits(recipe)
+    most_text, most_mel = length_limits(recipe)
     long_text = text > most_text
     return {
         f"text too long (over {most_text} tokens)": long_text,
@@ -243,31 +246,31 @@ def _too_long(recipe: Recipe, text: "Ints", mel: "Ints") -> Dict[str, "Ints"]:
     }
 
 
-def _layout(recipe: Recipe, gpt: Gpt, text: "Ints", mel: "Ints", workers: int, speed: Speed) -> Layout:
+def _layout(recipe: Recipe, gpt: GptSize, text: "Ints", mel: "Ints", workers: int, speed: MachineSpeed) -> ShapePlan:
     data, train = recipe.data, recipe.train
     if data.shapes == "fixed":
-        return shapes.fixed(text, mel, data.max_text_length, data.max_mel_frames, train.batch_size)
+        return shapes.fixed_shapes(text, mel, data.max_text_length, data.max_mel_frames, train.batch_size)
     if data.shapes == "relaxed":
-        return shapes.relaxed(text, mel, cost(gpt), train.batch_size)
+        return shapes.relaxed_shapes(text, mel, step_cost(gpt), train.batch_size)
     longest = int(shapes.joint_length(text, mel).max())
-    step = PASSES * train.batch_size * cost(gpt).of(longest) / speed.work_per_second
-    weighing = Weighing(
+    step = PASSES * train.batch_size * step_cost(gpt).of(longest) / speed.work_per_second
+    weighing = TraceCost(
         trace_seconds=gpt.layers * (speed.xla_seconds if train.jit_compile is True else speed.trace_seconds),
         run_seconds=train.steps * train.gradient_accumulation_steps * step,
     )
     count = None if data.shape_count == "auto" else data.shape_count
-    return shapes.planned(text, mel, cost(gpt), train.batch_size, count, weighing, workers)
+    return shapes.plan_shapes(text, mel, step_cost(gpt), train.batch_size, count, weighing, workers)
 
 
-def _curve(joint: "Ints", work: Cost, batch_size: int, workers: int, numbers: List[int]) -> Dict[int, float]:
+def _curve(joint: "Ints", work: StepCost, batch_size: int, workers: int, numbers: List[int]) -> Dict[int, float]:
     """The work of an epoch with each number of planned shapes, as far as there are as many lengths."""
-    lengths, counts = shapes.histogram(joint)
+    lengths, counts = shapes.length_histogram(joint)
     rows = workers * shapes.batch_sizes(lengths, batch_size)
     best = shapes.boundaries(lengths, counts, work, numbers[-1], rows)
     return {k: shapes.work_ratio(lengths, counts, best[k], work, rows) for k in numbers if k in best}
 
 
-def _work(recipe: Recipe, layout: Layout, order: Order, joint: "Ints", work: Cost) -> Work:
+def _work(recipe: Recipe, layout: ShapePlan, order: BatchOrder, joint: "Ints", work: StepCost) -> EpochWork:
     """The work of an epoch; `joint` has one entry an utterance."""
     taken = layout.shape_of >= 0
     real = np.bincount(layout.shape_of[taken], weights=work.of(joint[taken].astype(np.int64)))  # exact below 2^53
@@ -277,14 +280,14 @@ def _work(recipe: Recipe, layout: Layout, order: Order, joint: "Ints", work: Cos
         one = work.of(np.array([shape.joint_length for shape in layout.shapes], np.int64))
         padded = one * np.array(layout.counts, np.int64)
         computed = one * np.array(order.batch_sizes, np.int64) * order.workers * np.array(order.batches_per_shape)
-    return Work(
+    return EpochWork(
         ratio=float(padded.sum()) / float(real.sum()),
         computed=float(computed.sum()) / float(real.sum()),
         of_shapes=tuple(float(ratio) for ratio in padded / real),
     )
 
 
-def _relaxed_work(layout: Layout, order: Order, joint: "Ints", work: Cost) -> "Ints":
+def _relaxed_work(layout: ShapePlan, order: BatchOrder, joint: "Ints", work: StepCost) -> "Ints":
     """Each pool's work in the first epoch: a step is as long as its longest member.
 
     It has no blank rows but those that give every worker as many.
@@ -302,19 +305,21 @@ def _relaxed_work(layout: Layout, order: Order, joint: "Ints", work: Cost) -> "I
     return np.asarray(np.add.reduceat(batches, np.searchsorted(cuts, first)))
 
 
-def _shape_advice(recipe: Recipe, layout: Layout, work: Work, curve: Dict[int, float]) -> List[str]:
+def _shape_advice(recipe: Recipe, layout: ShapePlan, work: EpochWork, curve: Dict[int, float]) -> List[str]:
     """What to write where fewer shapes would compute less: a small corpus leaves last batches blank."""
     fewest = min(curve, key=lambda number: curve[number])
     if recipe.data.shapes != "planned" or fewest >= len(layout.shapes) or curve[fewest] >= work.computed:
         return []
     return [
-        f"blank rows make {len(layout.shapes)} shapes compute {percent(work.computed)} too much, {fewest} shapes"
-        f" {percent(curve[fewest])}; write data.shape_count = {fewest}"
+        f"blank rows make {len(layout.shapes)} shapes compute {format_excess(work.computed)} too much, {fewest} shapes"
+        f" {format_excess(curve[fewest])}; write data.shape_count = {fewest}"
     ]
 
 
 def _nothing(reasons: Mapping[str, int]) -> str:
     if not reasons:
         return "the corpus has no utterances; name one that has, in data.train"
-    count = counted(sum(reasons.values()), "utterance")
-    return f"none of {count} can be trained on ({listed(reasons)}); mend the corpus, or name another in data.train"
+    count = count_of(sum(reasons.values()), "utterance")
+    return (
+        f"none of {count} can be trained on ({format_reasons(reasons)}); mend the corpus, or name another in data.train"
+    )

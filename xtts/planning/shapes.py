@@ -12,8 +12,8 @@ import attrs
 import numpy as np
 
 from xtts.errors import XttsError
-from xtts.planning.sizes import FRAMES_PER_CODE, LATENTS, Cost
-from xtts.recipe.schema import Codec
+from xtts.planning.sizes import FRAMES_PER_CODE, LATENTS, StepCost
+from xtts.recipe.schema import CodecSection
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -50,7 +50,7 @@ class Shape:
 
 
 @attrs.frozen(eq=False)
-class Layout:
+class ShapePlan:
     """A corpus brought to shapes: every utterance is in exactly one, or set aside."""
 
     shapes: Tuple[Shape, ...]  # from the shortest to the longest
@@ -63,7 +63,7 @@ class Layout:
         return tuple(-(-count // shape.batch_size) for count, shape in zip(self.counts, self.shapes))
 
 
-class Weighing(NamedTuple):
+class TraceCost(NamedTuple):
     """What "auto" weighs: the seconds each further shape costs at the start against those it saves in the run."""
 
     trace_seconds: float  # to trace and optimise the step for one shape
@@ -80,24 +80,24 @@ def joint_length(text_lengths: Any, mel_frames: Any) -> Any:
     return LATENTS + text_lengths + TEXT_MARKS + code_count(mel_frames) + CODE_MARKS
 
 
-def codec_shape(codec: Codec) -> Shape:
+def codec_shape(codec: CodecSection) -> Shape:
     """The one shape of the codec's cuts, whose length is in whole codes."""
     frames = _whole_codes(codec.segment_frames)
     return Shape(text_length=0, mel_frames=frames, joint_length=frames, batch_size=codec.batch_size)
 
 
-def planned(
+def plan_shapes(
     text_lengths: "Ints",
     mel_frames: "Ints",
-    cost: Cost,
+    cost: StepCost,
     batch_size: int,
     count: Optional[int],
-    weighing: Weighing,
+    weighing: TraceCost,
     workers: int = 1,
-) -> Layout:
+) -> ShapePlan:
     """The `count` shapes with the least work; with None, as many as `weighing` finds worth their traces."""
     joint = joint_length(text_lengths, mel_frames)
-    lengths, counts = histogram(joint)
+    lengths, counts = length_histogram(joint)
     rows = workers * batch_sizes(lengths, batch_size)
     choices = boundaries(lengths, counts, cost, count or MOST_SHAPES, rows)
     if count is None:
@@ -110,33 +110,33 @@ def planned(
     return _layout(text_lengths, mel_frames, joint, choices[min(count, max(choices))], batch_size)
 
 
-def fixed(
+def fixed_shapes(
     text_lengths: "Ints", mel_frames: "Ints", max_text_length: int, max_mel_frames: int, batch_size: int
-) -> Layout:
+) -> ShapePlan:
     """One shape for all that fits in it; the rest is set aside."""
     fits = (text_lengths <= max_text_length) & (mel_frames <= max_mel_frames)
     joint = int(joint_length(max_text_length, max_mel_frames))
     shape = Shape(max_text_length, _whole_codes(max_mel_frames), joint, batch_size)
-    return Layout((shape,), np.where(fits, 0, SET_ASIDE).astype(np.int16), (int(fits.sum()),))
+    return ShapePlan((shape,), np.where(fits, 0, SET_ASIDE).astype(np.int16), (int(fits.sum()),))
 
 
-def relaxed(text_lengths: "Ints", mel_frames: "Ints", cost: Cost, batch_size: int) -> Layout:
+def relaxed_shapes(text_lengths: "Ints", mel_frames: "Ints", cost: StepCost, batch_size: int) -> ShapePlan:
     """Pools of like lengths, from which batches are drawn; each shape is the largest that its pool can ask for."""
     joint = joint_length(text_lengths, mel_frames)
-    lengths, counts = histogram(joint)
+    lengths, counts = length_histogram(joint)
     full_batches = int((lengths * counts).sum()) // (batch_size * int(lengths[-1]))
     pools = max(1, min(POOLS, full_batches // POOL_BATCHES))
     choices = boundaries(lengths, counts, cost, pools)
     return _layout(text_lengths, mel_frames, joint, choices[max(choices)], batch_size)
 
 
-def longest(text_lengths: "Ints", mel_frames: "Ints", rows: int) -> Shape:
+def longest_shape(text_lengths: "Ints", mel_frames: "Ints", rows: int) -> Shape:
     """The least shape with so many rows that holds some utterances: a batch of free lengths is brought to it."""
     joint = joint_length(text_lengths, mel_frames)
     return Shape(int(text_lengths.max()), _whole_codes(int(mel_frames.max())), int(joint.max()), rows)
 
 
-def histogram(lengths: "Ints") -> Tuple["Ints", "Ints"]:
+def length_histogram(lengths: "Ints") -> Tuple["Ints", "Ints"]:
     """The distinct lengths, rising, and how many there are of each (int64)."""
     if not len(lengths):
         raise ShapeError("no utterance is left to plan shapes for; name a corpus with usable recordings")
@@ -146,7 +146,7 @@ def histogram(lengths: "Ints") -> Tuple["Ints", "Ints"]:
 
 
 def boundaries(
-    lengths: "Ints", counts: "Ints", cost: Cost, most: int, rows: Optional["Ints"] = None
+    lengths: "Ints", counts: "Ints", cost: StepCost, most: int, rows: Optional["Ints"] = None
 ) -> Dict[int, "Ints"]:
     """For each number of shapes up to `most`: the joint lengths of the shapes with the least work.
 
@@ -175,7 +175,7 @@ def boundaries(
     return {number: lengths[_ends(starts[:number], size)] for number in range(1, len(starts) + 1)}
 
 
-def work_ratio(lengths: "Ints", counts: "Ints", bounds: "Ints", cost: Cost, rows: Optional["Ints"] = None) -> float:
+def work_ratio(lengths: "Ints", counts: "Ints", bounds: "Ints", cost: StepCost, rows: Optional["Ints"] = None) -> float:
     """Work done over real work, when each length is brought to the first of `bounds` that holds it.
 
     Padding alone counts; with `rows`, as in `boundaries`, blank rows do too.
@@ -207,7 +207,7 @@ def _ends(starts: List["Ints"], size: int) -> List[int]:
     return ends[::-1]
 
 
-def _layout(text_lengths: "Ints", mel_frames: "Ints", joint: "Ints", bounds: "Ints", batch_size: int) -> Layout:
+def _layout(text_lengths: "Ints", mel_frames: "Ints", joint: "Ints", bounds: "Ints", batch_size: int) -> ShapePlan:
     table = np.searchsorted(bounds, np.arange(int(bounds[-1]) + 1)).astype(np.int16)
     shape_of = table[joint]
     counts = np.bincount(shape_of, minlength=len(bounds))
@@ -219,7 +219,7 @@ def _layout(text_lengths: "Ints", mel_frames: "Ints", joint: "Ints", bounds: "In
         Shape(int(text[place]), _whole_codes(int(mel[place])), int(bound), int(rows))
         for place, (bound, rows) in enumerate(zip(bounds, batch_sizes(bounds, batch_size)))
     )
-    return Layout(shapes, shape_of, tuple(int(count) for count in counts))
+    return ShapePlan(shapes, shape_of, tuple(int(count) for count in counts))
 
 
 def _whole_codes(mel_frames: int) -> int:

@@ -14,7 +14,7 @@ FRAMES_PER_CODE = 4  # mel frames; the codec halves the time twice
 
 
 @attrs.frozen
-class Gpt:
+class GptSize:
     """The autoregressive transformer, and what turns a reference voice into its latents."""
 
     layers: int
@@ -55,7 +55,7 @@ class Gpt:
 
 
 @attrs.frozen
-class Codec:
+class CodecSize:
     """The discrete VAE: mel frames to codes, four frames a code, and back."""
 
     hidden: int
@@ -83,7 +83,7 @@ class Codec:
 
 
 @attrs.frozen
-class Speaker:
+class SpeakerSize:
     """The ResNet that turns a voice into one vector."""
 
     blocks: Tuple[int, ...]  # of each stage
@@ -116,7 +116,7 @@ class Speaker:
 
 
 @attrs.frozen
-class Decoder:
+class DecoderSize:
     """HiFi-GAN: the transformer's latents and a voice's vector to a wave."""
 
     width: int  # before the first upsampling, halved by each
@@ -138,50 +138,50 @@ class Decoder:
 
 
 @attrs.frozen
-class Size:
+class ModelSize:
     """One model: the sizes of its four parts."""
 
-    gpt: Gpt
-    codec: Codec
-    speaker: Speaker
-    decoder: Decoder
+    gpt: GptSize
+    codec: CodecSize
+    speaker: SpeakerSize
+    decoder: DecoderSize
 
 
-SIZES: Dict[str, Size] = {
-    "tiny": Size(  # for a laptop without a GPU
-        Gpt(layers=4, width=256, heads=4, conditioning_blocks=2, perceiver_layers=1, perceiver_heads=4),
-        Codec(hidden=128, code_width=128, codes=1024),  # 64 wide and with 256 codes it loses half the words
-        Speaker(blocks=(1, 1, 1, 1), filters=(8, 16, 32, 64), width=128),
-        Decoder(width=64),
+SIZES: Dict[str, ModelSize] = {
+    "tiny": ModelSize(  # for a laptop without a GPU
+        GptSize(layers=4, width=256, heads=4, conditioning_blocks=2, perceiver_layers=1, perceiver_heads=4),
+        CodecSize(hidden=128, code_width=128, codes=1024),  # 64 wide and with 256 codes it loses half the words
+        SpeakerSize(blocks=(1, 1, 1, 1), filters=(8, 16, 32, 64), width=128),
+        DecoderSize(width=64),
     ),
-    "small": Size(
-        Gpt(layers=8, width=384, heads=6, conditioning_blocks=3, perceiver_heads=6),
-        Codec(hidden=192, code_width=192, codes=1024),
-        Speaker(blocks=(1, 2, 2, 1), filters=(16, 32, 64, 128), width=256),
-        Decoder(width=128),
+    "small": ModelSize(
+        GptSize(layers=8, width=384, heads=6, conditioning_blocks=3, perceiver_heads=6),
+        CodecSize(hidden=192, code_width=192, codes=1024),
+        SpeakerSize(blocks=(1, 2, 2, 1), filters=(16, 32, 64, 128), width=256),
+        DecoderSize(width=128),
     ),
-    "normal": Size(
-        Gpt(layers=12, width=512, heads=8, conditioning_blocks=4),
-        Codec(hidden=256, code_width=256, codes=1024),
-        Speaker(blocks=(2, 3, 3, 2), filters=(32, 64, 128, 256), width=512),
-        Decoder(width=256),
+    "normal": ModelSize(
+        GptSize(layers=12, width=512, heads=8, conditioning_blocks=4),
+        CodecSize(hidden=256, code_width=256, codes=1024),
+        SpeakerSize(blocks=(2, 3, 3, 2), filters=(32, 64, 128, 256), width=512),
+        DecoderSize(width=256),
     ),
-    "big": Size(
-        Gpt(layers=18, width=768, heads=12),
-        Codec(hidden=384, code_width=512, codes=1024),
-        Speaker(blocks=(3, 4, 6, 3), filters=(32, 64, 128, 256), width=512),
-        Decoder(width=384),
+    "big": ModelSize(
+        GptSize(layers=18, width=768, heads=12),
+        CodecSize(hidden=384, code_width=512, codes=1024),
+        SpeakerSize(blocks=(3, 4, 6, 3), filters=(32, 64, 128, 256), width=512),
+        DecoderSize(width=384),
     ),
-    "v2": Size(  # the published XTTS-v2
-        Gpt(layers=30, width=1024, heads=16),
-        Codec(hidden=512, code_width=512, codes=1024),
-        Speaker(blocks=(3, 4, 6, 3), filters=(32, 64, 128, 256), width=512),
-        Decoder(width=512),
+    "v2": ModelSize(  # the published XTTS-v2
+        GptSize(layers=30, width=1024, heads=16),
+        CodecSize(hidden=512, code_width=512, codes=1024),
+        SpeakerSize(blocks=(3, 4, 6, 3), filters=(32, 64, 128, 256), width=512),
+        DecoderSize(width=512),
     ),
 }
 
 
-class Count(NamedTuple):
+class ParameterCount(NamedTuple):
     """The numbers in one part of a model."""
 
     weights: int  # moved by the gradient
@@ -192,17 +192,17 @@ class Count(NamedTuple):
         return self.weights + self.state
 
 
-def parameters(size: Size, text_tokens: int, n_mels: int = 80) -> Dict[str, Count]:
+def count_parameters(size: ModelSize, text_tokens: int, n_mels: int = 80) -> Dict[str, ParameterCount]:
     """Every part's parameters; `text_tokens` is how many tokens the tokenizer has."""
     return {
-        "gpt": Count(size.gpt.weights(text_tokens, size.codec.audio_tokens, n_mels), 0),
-        "codec": Count(size.codec.weights(n_mels), size.codec.state()),
-        "speaker": Count(size.speaker.weights(), size.speaker.state()),
-        "decoder": Count(size.decoder.weights(size.gpt.width, size.speaker.width), 0),
+        "gpt": ParameterCount(size.gpt.weights(text_tokens, size.codec.audio_tokens, n_mels), 0),
+        "codec": ParameterCount(size.codec.weights(n_mels), size.codec.state()),
+        "speaker": ParameterCount(size.speaker.weights(), size.speaker.state()),
+        "decoder": ParameterCount(size.decoder.weights(size.gpt.width, size.speaker.width), 0),
     }
 
 
-class Cost(NamedTuple):
+class StepCost(NamedTuple):
     """The work of one sequence of length L, `per_token` L + `per_pair` L^2, in multiply-adds of the forward pass."""
 
     per_token: int
@@ -212,15 +212,15 @@ class Cost(NamedTuple):
         """Of a length, or of an array of lengths (int64)."""
         return length * (self.per_token + self.per_pair * length)
 
-    def reduced(self) -> "Cost":
+    def reduced(self) -> "StepCost":
         """The same proportions in the smallest whole numbers, in which sums over a corpus stay exact."""
         unit = gcd(self.per_token, self.per_pair) or 1
-        return Cost(self.per_token // unit, self.per_pair // unit)
+        return StepCost(self.per_token // unit, self.per_pair // unit)
 
 
-def cost(gpt: Gpt) -> Cost:
+def step_cost(gpt: GptSize) -> StepCost:
     """A token goes through 12 width^2 weights in a layer; a pair of tokens meets twice over the width."""
-    return Cost(per_token=12 * gpt.width**2 * gpt.layers, per_pair=2 * gpt.width * gpt.layers)
+    return StepCost(per_token=12 * gpt.width**2 * gpt.layers, per_pair=2 * gpt.width * gpt.layers)
 
 
 def _dense(inputs: int, outputs: int) -> int:

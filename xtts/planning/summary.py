@@ -2,13 +2,13 @@
 
 from typing import Any, Dict, List, Mapping
 
-from xtts.formatting import _by_count, counted, percent
+from xtts.formatting import _by_count, count_of, format_excess
 
 MEGABYTE = 2**20
 BAR = 40  # characters of the longest bar
 
 
-def page(plan: Mapping[str, Any]) -> str:
+def format_plan(plan: Mapping[str, Any]) -> str:
     """The page, in sections with a blank line between."""
     sections = [
         _summary(plan),
@@ -24,18 +24,18 @@ def page(plan: Mapping[str, Any]) -> str:
 
 def _summary(plan: Mapping[str, Any]) -> List[str]:
     shapes, mode = plan["shapes"], plan["mode"]
-    ways = counted(len(shapes), "pool" if mode == "relaxed" else "shape")
+    ways = count_of(len(shapes), "pool" if mode == "relaxed" else "shape")
     parts = ", ".join(f"{name} {count / 1e6:.1f} M" for name, count in plan["parts"].items())
-    blank = "" if mode == "relaxed" else f", blank rows {percent(plan['computed_ratio'] / plan['work_ratio'])}"
-    batch = f"{counted(shapes[-1]['batch_size'], 'utterance')} a batch at {shapes[-1]['joint_length']} tokens"
+    blank = "" if mode == "relaxed" else f", blank rows {format_excess(plan['computed_ratio'] / plan['work_ratio'])}"
+    batch = f"{count_of(shapes[-1]['batch_size'], 'utterance')} a batch at {shapes[-1]['joint_length']} tokens"
     batch += "" if mode == "fixed" else ", more where they are shorter"
     batch += f", on each of {plan['workers']} workers" if plan["workers"] > 1 else ""
     return [
-        f"{counted(plan['utterances'], 'utterance')}, {_duration(plan['seconds'])}, for a {plan['size']} model of"
+        f"{count_of(plan['utterances'], 'utterance')}, {_duration(plan['seconds'])}, for a {plan['size']} model of"
         f" {plan['parameters'] / 1e6:.1f} M parameters ({parts})",
-        f"padding {percent(plan['work_ratio'])}{blank}, {ways},"
-        f" {counted(plan['traces'], 'trace')} a stage, {counted(plan['steps_per_epoch'], 'step')} an epoch;"
-        f" {counted(plan['steps'], 'step')} are {plan['epochs']:.1f} epochs",
+        f"padding {format_excess(plan['work_ratio'])}{blank}, {ways},"
+        f" {count_of(plan['traces'], 'trace')} a stage, {count_of(plan['steps_per_epoch'], 'step')} an epoch;"
+        f" {count_of(plan['steps'], 'step')} are {plan['epochs']:.1f} epochs",
         batch,
     ]
 
@@ -44,7 +44,7 @@ def _set_aside(rejected: Mapping[str, int]) -> List[str]:
     if not rejected:
         return ["nothing was set aside"]
     rows = [f"{count:>8,}  {reason}" for reason, count in _by_count(rejected)]
-    return [f"{counted(sum(rejected.values()), 'utterance')} set aside", *rows]
+    return [f"{count_of(sum(rejected.values()), 'utterance')} set aside", *rows]
 
 
 def _shapes(plan: Mapping[str, Any]) -> List[str]:
@@ -58,7 +58,8 @@ def _shapes(plan: Mapping[str, Any]) -> List[str]:
         "blank": "blank_rows",
     }
     rows = [
-        [*(f"{shape[key]:,}" for key in columns.values()), percent(shape["work_ratio"])] for shape in plan["shapes"]
+        [*(f"{shape[key]:,}" for key in columns.values()), format_excess(shape["work_ratio"])]
+        for shape in plan["shapes"]
     ]
     return _table([*columns, "padding"], rows)
 
@@ -71,7 +72,7 @@ def _curve(plan: Mapping[str, Any]) -> List[str]:
     lines = ["padding and blank rows with as many planned shapes"]
     for number, ratio in curve.items():
         bar = "#" * round(BAR * (ratio - 1) / widest)
-        lines.append(f"{number:>4}  {bar:<{BAR}} {percent(ratio):>8}{'  <- this plan' if number == here else ''}")
+        lines.append(f"{number:>4}  {bar:<{BAR}} {format_excess(ratio):>8}{'  <- this plan' if number == here else ''}")
     return lines
 
 

@@ -10,7 +10,7 @@ class Contradiction(NamedTuple):
     problem: str  # what is wrong; what to write
 
 
-def contradictions(tables: Dict[str, Dict[str, Any]]) -> List[Contradiction]:
+def find_contradictions(tables: Dict[str, Dict[str, Any]]) -> List[Contradiction]:
     """Every contradiction in a recipe whose settings, defaults included, are all of their kind."""
     found = []
     for section in (_data, _demo, _audio, _text, _train, _devices, _cluster):

@@ -9,26 +9,26 @@ import re
 import textwrap
 from typing import Any, Dict, List, Mapping, NamedTuple
 
-from xtts.recipe.lines import Key, RecipeError, key_lines, parse
+from xtts.recipe.lines import Key, RecipeError, key_lines, parse_toml
 
 WIDTH = 100  # characters of a comment's line
 
 
-class Change(NamedTuple):
+class Edit(NamedTuple):
     """What a setting becomes, and why."""
 
     value: Any
     why: str
 
 
-def amended(text: str, changes: Mapping[Key, Change]) -> str:
+def apply_edits(text: str, changes: Mapping[Key, Edit]) -> str:
     """The text with every (section, name) of `changes` at its new value."""
-    wanted = _laid_over(parse(text, "the recipe"), changes)
+    wanted = _laid_over(parse_toml(text, "the recipe"), changes)
     made = text
     with contextlib.suppress(RecipeError):  # what came out is no TOML
         for key, change in changes.items():
             made = _with(made, key, change)
-        if parse(made, "the recipe") == wanted:
+        if parse_toml(made, "the recipe") == wanted:
             return made
     import tomli_w
 
@@ -37,7 +37,7 @@ def amended(text: str, changes: Mapping[Key, Change]) -> str:
     return "\n".join([*reasons, "", tomli_w.dumps(wanted)])
 
 
-def _with(text: str, key: Key, change: Change) -> str:
+def _with(text: str, key: Key, change: Edit) -> str:
     lines, places = text.splitlines(), key_lines(text)
     section, name = key
     setting = f"{name} = {_toml(change.value)}"
@@ -55,7 +55,7 @@ def _with(text: str, key: Key, change: Change) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _laid_over(tables: Dict[str, Any], changes: Mapping[Key, Change]) -> Dict[str, Any]:
+def _laid_over(tables: Dict[str, Any], changes: Mapping[Key, Edit]) -> Dict[str, Any]:
     for (section, name), change in changes.items():
         tables.setdefault(section, {})[name] = change.value
     return tables
@@ -70,6 +70,6 @@ def _toml(value: Any) -> str:
     return json.dumps(value)
 
 
-def described(key: Key, value: Any) -> str:
+def describe_edits(key: Key, value: Any) -> str:
     """A setting as a person reads it."""
     return f"{'.'.join(key)} = {_toml(value)}"

@@ -16,7 +16,7 @@ _WORDS = {"boolean": "true or false", "integer": "a whole number", "number": "a 
 _TYPES = {"boolean": (bool,), "integer": (int,), "number": (float, int), "string": (str,)}
 
 
-def problem(value: Any, kind: Kind) -> Optional[str]:
+def find_problem(value: Any, kind: Kind) -> Optional[str]:
     """What is wrong with `value`; what to write. None when it is fine."""
     lists = _list_of(kind)
     if lists and (lists is kind or isinstance(value, (list, tuple))):
@@ -25,20 +25,20 @@ def problem(value: Any, kind: Kind) -> Optional[str]:
     if not fitting:
         return _refusal(value, kind)
     if isinstance(value, str) and not value.isprintable():
-        return f"{shown(value)} holds characters that do not print; write {words(kind)}"
+        return f"{format_value(value)} holds characters that do not print; write {describe_field(kind)}"
     if not isinstance(value, (str, bool)) and not _is_within(value, kind):
-        return f"{shown(value)} is out of range; write {words(kind)}"
+        return f"{format_value(value)} is out of range; write {describe_field(kind)}"
     if "pattern" in kind and not re.search(kind["pattern"], value):
-        return f"{shown(value)} does not fit; write {words(kind)}"
+        return f"{format_value(value)} does not fit; write {describe_field(kind)}"
     return None
 
 
-def from_text(text: str, kind: Kind) -> Any:
+def parse_flag(text: str, kind: Kind) -> Any:
     """What a flag's text says to a setting of this kind; the text itself where it says nothing, to be refused."""
     lists = _list_of(kind)
     if lists and (lists is kind or "," in text or text.strip().startswith("[")):
         items = (item.strip().strip("\"'") for item in text.strip().strip("[]").split(","))
-        return [from_text(item, lists["items"]) for item in items if item]
+        return [parse_flag(item, lists["items"]) for item in items if item]
     types = [option.get("type") for option in _options(kind)]
     if "boolean" in types and text.lower() in ("true", "false"):
         return text.lower() == "true"
@@ -51,10 +51,10 @@ def from_text(text: str, kind: Kind) -> Any:
     return text
 
 
-def words(kind: Kind) -> str:
+def describe_field(kind: Kind) -> str:
     """The kind as a person says it."""
     if kind.get("type") == "array":
-        return f"a list of {words(kind['items'])}"
+        return f"a list of {describe_field(kind['items'])}"
     said = []
     for option in _options(kind):
         if "enum" in option:
@@ -78,7 +78,7 @@ def did_you_mean(word: str, known: Iterable[str], otherwise: str = "") -> str:
     return f"did you mean {near[0]}?" if near else otherwise or f"known: {', '.join(known)}"
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     """A value as it would be written in TOML, or named where that would be long."""
     if isinstance(value, dict):
         return "a table"
@@ -95,15 +95,15 @@ def shown(value: Any) -> str:
 
 def _list_problem(value: Any, kind: Kind) -> Optional[str]:
     if not isinstance(value, (list, tuple)):
-        return f"expected {words(kind)}, got {shown(value)}; write it in brackets, [...]"
+        return f"expected {describe_field(kind)}, got {format_value(value)}; write it in brackets, [...]"
     if len(value) < kind.get("minItems", 0):
-        return f"the list is empty; write {words(kind)}"
+        return f"the list is empty; write {describe_field(kind)}"
     for position, item in enumerate(value):
-        wrong = problem(item, kind["items"])
+        wrong = find_problem(item, kind["items"])
         if wrong:
             return wrong
         if kind.get("uniqueItems") and item in value[:position]:
-            return f"{shown(item)} stands there twice; write it once"
+            return f"{format_value(item)} stands there twice; write it once"
     return None
 
 
@@ -140,17 +140,17 @@ def _range(kind: Kind) -> str:
 
 
 def _refusal(value: Any, kind: Kind) -> str:
-    expected = f"expected {words(kind)}, got {shown(value)}"
+    expected = f"expected {describe_field(kind)}, got {format_value(value)}"
     if isinstance(value, str):
-        meant = from_text(value, kind)
-        if not isinstance(meant, str) and not problem(meant, kind):
+        meant = parse_flag(value, kind)
+        if not isinstance(meant, str) and not find_problem(meant, kind):
             return f"{expected}; write {meant} without the quotes".replace("True", "true").replace("False", "false")
         choices = [_quoted(choice) for option in _options(kind) for choice in option.get("enum", [])]
         if choices:
-            return f"{expected}; {did_you_mean(_quoted(value), choices, f'write {words(kind)}')}"
+            return f"{expected}; {did_you_mean(_quoted(value), choices, f'write {describe_field(kind)}')}"
     if _options(kind)[0].get("type") == "string":
         return f"{expected}; write it in quotes"
-    return f"{expected}; write {words(kind)}"
+    return f"{expected}; write {describe_field(kind)}"
 
 
 def _quoted(text: str) -> str:

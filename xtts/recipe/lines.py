@@ -13,7 +13,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-from xtts.errors import Mistake
+from xtts.errors import UsageError
 
 Key = Tuple[str, ...]  # ("train", "batch_size") is train.batch_size
 
@@ -45,7 +45,7 @@ _REMEDIES = (  # in the parser's words, the remedy in a user's; the first that m
 )
 
 
-class Problem(NamedTuple):
+class RecipeProblem(NamedTuple):
     """One mistake: where it stands, the key it is about, and what is wrong; what to write."""
 
     place: str  # file:line, or the flag that said it
@@ -56,15 +56,15 @@ class Problem(NamedTuple):
         return f"{self.place}: {self.key}: {self.text}"
 
 
-class RecipeError(Mistake):
+class RecipeError(UsageError):
     """All that is wrong with a recipe."""
 
-    def __init__(self, problems: List[Problem]) -> None:
+    def __init__(self, problems: List[RecipeProblem]) -> None:
         super().__init__("\n".join(map(str, problems)))
         self.problems = problems
 
 
-def parse(text: str, name: str) -> Dict[str, Any]:
+def parse_toml(text: str, name: str) -> Dict[str, Any]:
     """The tables of a TOML text; `name` is what its problems call the file."""
     try:
         tables: Dict[str, Any] = tomllib.loads(text)
@@ -88,7 +88,7 @@ def key_lines(text: str) -> Dict[Key, int]:
     return lines
 
 
-def dotted(key: Key) -> str:
+def dotted_key(key: Key) -> str:
     """`key` as a person writes it; what is not a plain name is quoted."""
     return ".".join(part if re.fullmatch(r"[\w-]+", part) else ascii(part) for part in key)
 
@@ -120,7 +120,7 @@ def _statements(text: str) -> Iterator[Tuple[int, str]]:
         yield first, text[start:].strip()  # brackets that never close
 
 
-def _syntax_problems(text: str, name: str) -> Iterator[Problem]:
+def _syntax_problems(text: str, name: str) -> Iterator[RecipeProblem]:
     """Every line that is not TOML: each one found is blanked, and the rest is parsed again."""
     lines = text.replace("\r\n", "\n").split("\n")
     last = 0
@@ -129,7 +129,7 @@ def _syntax_problems(text: str, name: str) -> Iterator[Problem]:
         if mistake is None or mistake[0] <= last:
             return  # nothing more, or only an echo of what was said already
         last, message = mistake
-        yield Problem(f"{name}:{last}", "not TOML", f"{message}; {_remedy(message)}")
+        yield RecipeProblem(f"{name}:{last}", "not TOML", f"{message}; {_remedy(message)}")
         if re.search("closed|terminated|nested", message):
             return  # from here on the parser guesses
         is_header = lines[last - 1].lstrip().startswith("[")

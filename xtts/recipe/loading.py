@@ -10,12 +10,22 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, Iterable, Iterator, List, Literal, NamedTuple, Tuple, Union, cast
 
-from xtts.files import write
+from xtts.files import write_text
 from xtts.recipe import fields
-from xtts.recipe.constraints import contradictions
-from xtts.recipe.lines import Key, Problem, RecipeError, dotted, key_lines, parse
+from xtts.recipe.constraints import find_contradictions
+from xtts.recipe.lines import Key, RecipeError, RecipeProblem, dotted_key, key_lines, parse_toml
 
-__all__ = ["Problem", "RecipeError", "Setting", "digest", "dumps", "load", "loads", "schema", "write"]
+__all__ = [
+    "RecipeProblem",
+    "RecipeError",
+    "Override",
+    "recipe_digest",
+    "dump_recipe",
+    "load_recipe",
+    "parse_recipe",
+    "json_schema",
+    "write_text",
+]
 
 if TYPE_CHECKING:  # attrs and cattrs are imported once a recipe is sound: a mistake is answered at once
     from xtts.recipe.schema import Recipe
@@ -25,7 +35,7 @@ LARGEST_FILE = 1_000_000  # bytes; a recipe is a page of text, and what is large
 Mistake = Tuple[Key, str]  # a key, and what is wrong; what to write
 
 
-class Setting(NamedTuple):
+class Override(NamedTuple):
     """One setting of the command line, which overrides the file's."""
 
     flag: str  # as it was typed, for messages
@@ -33,16 +43,18 @@ class Setting(NamedTuple):
     text: str  # typed by the field it sets; "none" unsets an optional one
 
 
-def load(path: Union[str, Path], settings: Iterable[Setting] = ()) -> "Recipe":
+def load_recipe(path: Union[str, Path], settings: Iterable[Override] = ()) -> "Recipe":
     """The recipe in a file, with `settings` laid over it."""
-    return loads(_read(Path(path)), settings, name=str(path))
+    return parse_recipe(_read(Path(path)), settings, name=str(path))
 
 
-def loads(text: str, settings: Iterable[Setting] = (), name: str = "recipe.toml") -> "Recipe":
+def parse_recipe(text: str, settings: Iterable[Override] = (), name: str = "recipe.toml") -> "Recipe":
     """The recipe in a text. `name` is what messages call it, and its stem what the run is called by default."""
-    tables = parse(text, name)
+    tables = parse_toml(text, name)
     if not tables:
-        raise RecipeError([Problem(f"{name}:1", "recipe", "the file says nothing; write a section, such as [train]")])
+        raise RecipeError(
+            [RecipeProblem(f"{name}:1", "recipe", "the file says nothing; write a section, such as [train]")]
+        )
     flags: Dict[Key, str] = {}
     mistakes = list(_lay_over(tables, settings, flags))
     mistakes += _check(tables)
@@ -52,14 +64,14 @@ def loads(text: str, settings: Iterable[Setting] = (), name: str = "recipe.toml"
     return _structure(tables)
 
 
-def dumps(recipe: "Recipe") -> str:
+def dump_recipe(recipe: "Recipe") -> str:
     """The recipe as TOML, every setting stated; `loads` reads it back equal."""
     import tomli_w
 
     return tomli_w.dumps(recipe.as_tables())
 
 
-def digest(recipe: "Recipe") -> str:
+def recipe_digest(recipe: "Recipe") -> str:
     """A name for what the recipe says: the same on every Python, and however its file was ordered."""
     import hashlib
 
@@ -68,7 +80,7 @@ def digest(recipe: "Recipe") -> str:
 
 
 @lru_cache(maxsize=None)
-def schema() -> Dict[str, Any]:
+def json_schema() -> Dict[str, Any]:
     """The JSON schema of a recipe, as recipe.py makes it; read from its file, which is quicker than making it."""
     return cast(Dict[str, Any], json.loads(SCHEMA_FILE.read_text(encoding="utf-8")))
 
@@ -84,20 +96,22 @@ def _read(path: Path) -> str:
     except FileNotFoundError:
         beside = sorted(map(str, path.parent.glob("*.toml")))
         what = f"there is no such file; {fields.did_you_mean(str(path), beside, 'check the path')}"
-        raise RecipeError([Problem(f"{path}:1", "recipe", what)]) from None
+        raise RecipeError([RecipeProblem(f"{path}:1", "recipe", what)]) from None
     except OSError as error:
-        raise RecipeError([Problem(f"{path}:1", "recipe", f"{error.strerror}; make it a readable file")]) from None
+        raise RecipeError(
+            [RecipeProblem(f"{path}:1", "recipe", f"{error.strerror}; make it a readable file")]
+        ) from None
     except ValueError as error:
-        raise RecipeError([Problem(f"{path}:1", "recipe", str(error))]) from None
+        raise RecipeError([RecipeProblem(f"{path}:1", "recipe", str(error))]) from None
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         what = f"byte {content[error.start]:#04x} is not UTF-8; save the file as UTF-8 text"
-        raise RecipeError([Problem(f"{path}:{line}", "recipe", what)]) from None
+        raise RecipeError([RecipeProblem(f"{path}:{line}", "recipe", what)]) from None
 
 
-def _lay_over(tables: Dict[str, Any], settings: Iterable[Setting], flags: Dict[Key, str]) -> Iterator[Mistake]:
+def _lay_over(tables: Dict[str, Any], settings: Iterable[Override], flags: Dict[Key, str]) -> Iterator[Mistake]:
     """Write the settings into `tables`, and the flag each key was set by into `flags`."""
     known = _known()
     for flag, name, text in settings:
@@ -113,12 +127,12 @@ def _lay_over(tables: Dict[str, Any], settings: Iterable[Setting], flags: Dict[K
         if text.lower() == "none" and "default" not in known[key]:
             values.pop(setting, None)
         else:
-            values[setting] = fields.from_text(text, known[key])
+            values[setting] = fields.parse_flag(text, known[key])
 
 
 def _check(tables: Dict[str, Any]) -> List[Mistake]:
     """Every key that is unknown, every value that is not of its kind, every pair that cannot stand together."""
-    sections = schema()["properties"]
+    sections = json_schema()["properties"]
     mistakes: List[Mistake] = []
     sound = {name: {key: kind["default"] for key, kind in _kinds(name) if "default" in kind} for name in sections}
     for name, values in tables.items():
@@ -129,14 +143,14 @@ def _check(tables: Dict[str, Any]) -> List[Mistake]:
         else:
             for setting, value in values.items():
                 kind = sections[name]["properties"].get(setting)
-                problem = _unknown((name, setting)) if kind is None else fields.problem(value, kind)
+                problem = _unknown((name, setting)) if kind is None else fields.find_problem(value, kind)
                 if problem:
                     mistakes.append(((name, setting), problem))
                 else:
                     sound[name][setting] = value
 
     wrong = {key for key, _ in mistakes}
-    for keys, problem in contradictions(sound):
+    for keys, problem in find_contradictions(sound):
         if wrong.isdisjoint(keys):
             stated = [(section, setting) for section, setting in keys if setting in tables.get(section, {})]
             mistakes.append(((stated or keys)[0], problem))
@@ -164,14 +178,14 @@ def _converter() -> Any:
     return converter
 
 
-def _placed(mistakes: Iterable[Mistake], text: str, name: str, flags: Dict[Key, str]) -> List[Problem]:
+def _placed(mistakes: Iterable[Mistake], text: str, name: str, flags: Dict[Key, str]) -> List[RecipeProblem]:
     """The mistakes with their places: those of flags first, then those of the file by line."""
     lines = key_lines(text)
     problems = []
     for key, what in mistakes:
         line = next((lines[key[:depth]] for depth in range(len(key), 0, -1) if key[:depth] in lines), 1)
         order, place = (0, flags[key]) if key in flags else (line, f"{name}:{line}")
-        problems.append((order, Problem(place, dotted(key), what)))
+        problems.append((order, RecipeProblem(place, dotted_key(key), what)))
     return [problem for _, problem in sorted(problems)]
 
 
@@ -182,17 +196,17 @@ def _unknown(key: Key) -> str:
     if homes:
         return f"unknown key; did you mean {homes[0]}.{key[-1]}?"
     if len(key) == 1:
-        return f"unknown section; {fields.did_you_mean(key[0], schema()['properties'])}"
-    beside = [dotted(other) for other in known if other[0] == key[0]]
-    return f"unknown key; {fields.did_you_mean(dotted(key), beside or map(dotted, known))}"
+        return f"unknown section; {fields.did_you_mean(key[0], json_schema()['properties'])}"
+    beside = [dotted_key(other) for other in known if other[0] == key[0]]
+    return f"unknown key; {fields.did_you_mean(dotted_key(key), beside or map(dotted_key, known))}"
 
 
 def _known() -> Dict[Key, fields.Kind]:
-    return {(section, name): kind for section in schema()["properties"] for name, kind in _kinds(section)}
+    return {(section, name): kind for section in json_schema()["properties"] for name, kind in _kinds(section)}
 
 
 def _kinds(section: str) -> Iterable[Tuple[str, fields.Kind]]:
-    return cast(Dict[str, fields.Kind], schema()["properties"][section]["properties"]).items()
+    return cast(Dict[str, fields.Kind], json_schema()["properties"][section]["properties"]).items()
 
 
 def _run_name(path: str) -> str:

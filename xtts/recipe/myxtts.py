@@ -37,7 +37,7 @@ def _worded(key: str, **words: Any) -> Taken:
 
 def toml_word(value: Any) -> str:
     """A value as a recipe writes it."""
-    return fields.shown(value)
+    return fields.format_value(value)
 
 
 TAKEN: Dict[str, Taken] = {  # where two old keys go to one new one, the first that is stated is taken
@@ -185,7 +185,7 @@ class Migrated(NamedTuple):
         return self.tables[section][name]
 
 
-def migrate(path: Path) -> Migrated:
+def convert(path: Path) -> Migrated:
     """The recipe that a MyXTTS configuration means."""
     settings = dict(_settings(_read(path)))
     tables: Dict[str, Dict[str, Any]] = {"model": {"size": SIZE}}
@@ -199,13 +199,13 @@ def migrate(path: Path) -> Migrated:
     return done
 
 
-def write(path: Path, out: Path) -> Migrated:
+def write_migrated(path: Path, out: Path) -> Migrated:
     """Write the recipe of a configuration to a file that is not there yet."""
-    done = migrate(path)
+    done = convert(path)
     if out.exists():
         raise MigrateError(f"{out}: this is there already; name another file with -o, or remove it")
     try:
-        files.write(out, done.recipe())
+        files.write_text(out, done.recipe())
     except OSError as error:
         raise MigrateError(f"{out}: {error.strerror}; name a file that can be written with -o") from None
     return done
@@ -278,17 +278,20 @@ def _take(old: str, value: Any, done: Migrated) -> None:
         if done.tables[section][name] != value:
             done.left.append(Left(old, f"{taken.key} was taken from another key"))
         return
-    kind = loading.schema()["properties"][section]["properties"][name]
+    kind = loading.json_schema()["properties"][section]["properties"][name]
     try:
         meant = taken.translate(value)
     except KeyError:
         done.left.append(
-            Left(old, f"{fields.shown(value)} has no counterpart; {taken.key} may be {fields.words(kind)}")
+            Left(
+                old,
+                f"{fields.format_value(value)} has no counterpart; {taken.key} may be {fields.describe_field(kind)}",
+            )
         )
         return
     if isinstance(meant, str):
-        meant = fields.from_text(meant, kind)  # YAML 1.1 reads 1e-4 as text
-    problem = fields.problem(meant, kind)
+        meant = fields.parse_flag(meant, kind)  # YAML 1.1 reads 1e-4 as text
+    problem = fields.find_problem(meant, kind)
     if problem:
         done.left.append(Left(old, f"{taken.key}: {problem}"))
         return
@@ -319,7 +322,7 @@ def _first_mistake(done: Migrated) -> Optional[Tuple[str, str]]:
     import tomli_w
 
     try:
-        loading.loads(tomli_w.dumps(done.tables))
+        loading.parse_recipe(tomli_w.dumps(done.tables))
     except loading.RecipeError as error:
         return error.problems[0].key, error.problems[0].text
     return None

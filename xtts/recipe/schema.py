@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Literal, Optional, Tuple, Union, get_args, g
 import attrs
 
 from xtts.recipe import fields
-from xtts.recipe.constraints import contradictions
+from xtts.recipe.constraints import find_contradictions
 
 COUNT = {"minimum": 1}
 AMOUNT = {"minimum": 0}
@@ -23,12 +23,12 @@ Stage = Literal["codec", "gpt"]
 Gpus = Union[int, Tuple[int, ...], None]  # one, or several
 
 
-def knob(default: Any, help: str, **limits: Any) -> Any:
+def setting(default: Any, help: str, **limits: Any) -> Any:
     """A field of a section: its default, its line of help, and its limits in the words of JSON schema."""
     return attrs.field(default=default, validator=_validate, metadata={"help": help, "limits": limits})
 
 
-def kind_of(field: "attrs.Attribute[Any]") -> Dict[str, Any]:
+def field_schema(field: "attrs.Attribute[Any]") -> Dict[str, Any]:
     """What a field may be: its type and limits, as `kinds` and JSON schema have it."""
     return {**_kind_of_type(field.type), **field.metadata["limits"]}
 
@@ -45,163 +45,171 @@ def _kind_of_type(type_: Any) -> Dict[str, Any]:
 
 
 def _validate(_section: Any, field: "attrs.Attribute[Any]", value: Any) -> None:
-    problem = None if value is None and field.default is None else fields.problem(value, kind_of(field))
+    problem = None if value is None and field.default is None else fields.find_problem(value, field_schema(field))
     if problem:
         raise ValueError(f"{field.name}: {problem}")
 
 
 @attrs.frozen
-class Run:
+class RunSection:
     """What is made, where, and from which seed."""
 
-    name: str = knob(
+    name: str = setting(
         "run",
         "name of the run; a recipe file's own name unless it says otherwise",
         pattern=r"^\w[\w .+-]*$",
         examples=["my_voice"],
     )
-    folder: str = knob("runs", "folder in which each run gets a folder of its own")
-    seed: int = knob(0, "seed of weights, batch order and dropout", minimum=0, maximum=2**31 - 1)
-    stages: Tuple[Stage, ...] = knob(("codec", "gpt"), "what is trained, in this order", **SEVERAL)
-    say: Tuple[str, ...] = knob((), "sentences to say while and after the GPT trains; unset: held-out ones", minItems=0)
+    folder: str = setting("runs", "folder in which each run gets a folder of its own")
+    seed: int = setting(0, "seed of weights, batch order and dropout", minimum=0, maximum=2**31 - 1)
+    stages: Tuple[Stage, ...] = setting(("codec", "gpt"), "what is trained, in this order", **SEVERAL)
+    say: Tuple[str, ...] = setting(
+        (), "sentences to say while and after the GPT trains; unset: held-out ones", minItems=0
+    )
 
 
 @attrs.frozen
-class Data:
+class DataSection:
     """What is trained on, and the shapes it is brought to."""
 
-    train: Optional[str] = knob(None, "corpus folder or metadata file; unset: a demo corpus is made")
-    val: Optional[str] = knob(None, "corpus for validation; unset: a share of train is held out")
-    validation_share: float = knob(0.02, "share of train held out when val is unset", **SHARE)
-    format: Literal["auto", "ljspeech", "vctk", "csv", "common_voice"] = knob("auto", "layout of the corpus")
-    language: str = knob(
+    train: Optional[str] = setting(None, "corpus folder or metadata file; unset: a demo corpus is made")
+    val: Optional[str] = setting(None, "corpus for validation; unset: a share of train is held out")
+    validation_share: float = setting(0.02, "share of train held out when val is unset", **SHARE)
+    format: Literal["auto", "ljspeech", "vctk", "csv", "common_voice"] = setting("auto", "layout of the corpus")
+    language: str = setting(
         "en", "language of a corpus that does not name one", pattern="^[a-z]{2,3}(-[A-Za-z]+)?$", examples=["fa"]
     )
-    pad_to_fixed_length: bool = knob(False, "one shape for all: max_text_length by max_mel_frames")
-    shapes: Literal["auto", "planned", "fixed", "relaxed"] = knob(
+    pad_to_fixed_length: bool = setting(False, "one shape for all: max_text_length by max_mel_frames")
+    shapes: Literal["auto", "planned", "fixed", "relaxed"] = setting(
         attrs.Factory(lambda data: "fixed" if data.pad_to_fixed_length else "auto", takes_self=True),
         "planned: the best few static shapes; fixed: one, as with pad_to_fixed_length; relaxed: free lengths;"
         " auto: planned, or relaxed where there is no GPU and none is named",
     )
-    shape_count: Union[int, Auto] = knob("auto", "how many planned shapes; auto weighs padding against traces", **COUNT)
-    max_text_length: int = knob(200, "longest text of the fixed shape, in tokens; longer is set aside", **COUNT)
-    max_mel_frames: int = knob(800, "longest recording of the fixed shape, in mel frames; longer is set aside", **COUNT)
-    reference_seconds: float = knob(6.0, "how much of a reference voice is heard", minimum=0.1, maximum=60)
-    features: Literal["auto", "live", "cached"] = knob(
+    shape_count: Union[int, Auto] = setting(
+        "auto", "how many planned shapes; auto weighs padding against traces", **COUNT
+    )
+    max_text_length: int = setting(200, "longest text of the fixed shape, in tokens; longer is set aside", **COUNT)
+    max_mel_frames: int = setting(
+        800, "longest recording of the fixed shape, in mel frames; longer is set aside", **COUNT
+    )
+    reference_seconds: float = setting(6.0, "how much of a reference voice is heard", minimum=0.1, maximum=60)
+    features: Literal["auto", "live", "cached"] = setting(
         "auto", "live: made again for each batch; cached: made once and kept on disk; auto: live when dual, else cached"
     )
-    service: Optional[str] = knob(
+    service: Optional[str] = setting(
         None,
         "tf.data service whose workers read recordings and make features: its dispatcher, or local:N for N processes"
         " of this machine; unset: none",
         pattern=r"^(grpc://([^\s/:\[\]]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}|local:[1-9]\d{0,2})$",
         examples=["grpc://10.0.0.5:5000"],
     )
-    workers: Union[int, Auto] = knob("auto", "threads that read recordings; auto: one a core, at most 8", **COUNT)
+    workers: Union[int, Auto] = setting("auto", "threads that read recordings; auto: one a core, at most 8", **COUNT)
 
 
 @attrs.frozen
-class Demo:
+class DemoSection:
     """The corpus that espeak-ng speaks when no other is named."""
 
-    minutes: float = knob(10.0, "length of the demo corpus, in minutes", maximum=10_000, **POSITIVE)
-    voices: int = knob(8, "how many voices speak it", minimum=1, maximum=1000)
-    languages: Tuple[str, ...] = knob(("en", "fa"), "languages it is spoken in", **SEVERAL)
-    vocabulary: Literal["wide", "small"] = knob("wide", "small: some 170 words of English, for a model that is tiny")
+    minutes: float = setting(10.0, "length of the demo corpus, in minutes", maximum=10_000, **POSITIVE)
+    voices: int = setting(8, "how many voices speak it", minimum=1, maximum=1000)
+    languages: Tuple[str, ...] = setting(("en", "fa"), "languages it is spoken in", **SEVERAL)
+    vocabulary: Literal["wide", "small"] = setting("wide", "small: some 170 words of English, for a model that is tiny")
 
 
 @attrs.frozen
-class Audio:
+class AudioSection:
     """How a recording becomes a mel spectrogram; the defaults are those of XTTS-v2."""
 
-    sample_rate: int = knob(22050, "samples a second, after resampling", minimum=8000, maximum=192_000)
-    n_fft: int = knob(1024, "samples in one Fourier transform", minimum=64, maximum=65_536)
-    win_length: int = knob(1024, "samples under the window", minimum=64, maximum=65_536)
-    hop_length: int = knob(256, "samples from one mel frame to the next", minimum=16, maximum=65_536)
-    n_mels: int = knob(80, "mel channels", minimum=1, maximum=512)
-    fmin: float = knob(0.0, "lowest frequency, in Hz", **AMOUNT)
-    fmax: float = knob(8000.0, "highest frequency, in Hz", **POSITIVE)
+    sample_rate: int = setting(22050, "samples a second, after resampling", minimum=8000, maximum=192_000)
+    n_fft: int = setting(1024, "samples in one Fourier transform", minimum=64, maximum=65_536)
+    win_length: int = setting(1024, "samples under the window", minimum=64, maximum=65_536)
+    hop_length: int = setting(256, "samples from one mel frame to the next", minimum=16, maximum=65_536)
+    n_mels: int = setting(80, "mel channels", minimum=1, maximum=512)
+    fmin: float = setting(0.0, "lowest frequency, in Hz", **AMOUNT)
+    fmax: float = setting(8000.0, "highest frequency, in Hz", **POSITIVE)
 
 
 @attrs.frozen
-class Text:
+class TextSection:
     """How a sentence becomes token ids."""
 
-    tokenizer: Literal["characters", "bpe"] = knob(
+    tokenizer: Literal["characters", "bpe"] = setting(
         "characters", "tokens are characters, or what BPE makes of them: up to whole words"
     )
-    vocab: Optional[str] = knob(None, "vocab.json of BPE, as XTTS-v2 ships it; unset: learned from the corpus")
-    vocab_size: Optional[int] = knob(
+    vocab: Optional[str] = setting(None, "vocab.json of BPE, as XTTS-v2 ships it; unset: learned from the corpus")
+    vocab_size: Optional[int] = setting(
         None, "tokens of a BPE vocabulary that is learned, at most; unset: 1024", minimum=16, maximum=100_000
     )
 
 
 @attrs.frozen
-class Model:
+class ModelSection:
     """How large the model is."""
 
-    size: Literal["tiny", "small", "normal", "big", "v2"] = knob("tiny", "preset; v2 is the published XTTS-v2")
-    weights: Optional[str] = knob(None, "folder that `xtts import` made, of a model of this size, to start from")
+    size: Literal["tiny", "small", "normal", "big", "v2"] = setting("tiny", "preset; v2 is the published XTTS-v2")
+    weights: Optional[str] = setting(None, "folder that `xtts import` made, of a model of this size, to start from")
 
 
 @attrs.frozen
-class Train:
+class TrainSection:
     """How the weights move."""
 
-    steps: int = knob(1000, "optimizer steps of each stage", **COUNT)
-    batch_size: int = knob(16, "utterances a step at the longest shape; shorter shapes take more", **COUNT)
-    gradient_accumulation_steps: int = knob(1, "batches added up before the weights move", **COUNT)
-    learning_rate: float = knob(3e-4, "peak learning rate", maximum=1, **POSITIVE)
-    schedule: Literal["constant", "cosine", "noam"] = knob("cosine", "learning rate after the warm-up")
-    warmup_steps: int = knob(100, "steps over which the learning rate rises from 0", **AMOUNT)
-    weight_decay: float = knob(0.01, "AdamW's weight decay", **SHARE)
-    clip_norm: float = knob(1.0, "gradients are scaled down to this global norm", **POSITIVE)
-    precision: Literal["float32", "bfloat16", "float16"] = knob(
+    steps: int = setting(1000, "optimizer steps of each stage", **COUNT)
+    batch_size: int = setting(16, "utterances a step at the longest shape; shorter shapes take more", **COUNT)
+    gradient_accumulation_steps: int = setting(1, "batches added up before the weights move", **COUNT)
+    learning_rate: float = setting(3e-4, "peak learning rate", maximum=1, **POSITIVE)
+    schedule: Literal["constant", "cosine", "noam"] = setting("cosine", "learning rate after the warm-up")
+    warmup_steps: int = setting(100, "steps over which the learning rate rises from 0", **AMOUNT)
+    weight_decay: float = setting(0.01, "AdamW's weight decay", **SHARE)
+    clip_norm: float = setting(1.0, "gradients are scaled down to this global norm", **POSITIVE)
+    precision: Literal["float32", "bfloat16", "float16"] = setting(
         "float32", "type of the arithmetic; weights stay float32"
     )
-    jit_compile: Union[bool, Auto] = knob(
+    jit_compile: Union[bool, Auto] = setting(
         "auto", "compile steps with XLA; auto: no, as on CPUs compiling costs what it saves"
     )
-    dropout: float = knob(0.1, "share of the GPT's activations that a step leaves out", minimum=0, maximum=0.9)
-    ema_decay: float = knob(0.999, "running average of the weights, which speaks and is validated; 0: none", **SHARE)
-    log_every: int = knob(10, "steps from one line of metrics.jsonl to the next", **COUNT)
-    validate_every: int = knob(250, "steps from one validation to the next; 0: never", **AMOUNT)
-    sample_every: int = knob(500, "steps from one audio sample to the next; 0: at the end only", **AMOUNT)
-    save_every: int = knob(250, "steps from one checkpoint to the next", **COUNT)
-    keep_checkpoints: int = knob(3, "checkpoints kept, besides the best", **COUNT)
-    early_stopping: int = knob(0, "validations without a better loss after which a stage ends; 0: never", **AMOUNT)
-    most_skipped: int = knob(20, "steps in a row without a finite loss after which a run stops", **COUNT)
+    dropout: float = setting(0.1, "share of the GPT's activations that a step leaves out", minimum=0, maximum=0.9)
+    ema_decay: float = setting(0.999, "running average of the weights, which speaks and is validated; 0: none", **SHARE)
+    log_every: int = setting(10, "steps from one line of metrics.jsonl to the next", **COUNT)
+    validate_every: int = setting(250, "steps from one validation to the next; 0: never", **AMOUNT)
+    sample_every: int = setting(500, "steps from one audio sample to the next; 0: at the end only", **AMOUNT)
+    save_every: int = setting(250, "steps from one checkpoint to the next", **COUNT)
+    keep_checkpoints: int = setting(3, "checkpoints kept, besides the best", **COUNT)
+    early_stopping: int = setting(0, "validations without a better loss after which a stage ends; 0: never", **AMOUNT)
+    most_skipped: int = setting(20, "steps in a row without a finite loss after which a run stops", **COUNT)
 
 
 @attrs.frozen
-class Codec:
+class CodecSection:
     """How the codec trains, where that differs from [train]: on cuts of one length, which is one shape."""
 
-    steps: Optional[int] = knob(None, "optimizer steps; unset: train.steps", **COUNT)
-    learning_rate: Optional[float] = knob(None, "peak learning rate; unset: train.learning_rate", maximum=1, **POSITIVE)
-    batch_size: int = knob(32, "cuts a step", **COUNT)
-    segment_frames: int = knob(128, "mel frames in a cut, in whole codes of 4", minimum=16, maximum=100_000)
-    commitment: float = knob(0.25, "weight of the distance between what is encoded and its code", **AMOUNT)
+    steps: Optional[int] = setting(None, "optimizer steps; unset: train.steps", **COUNT)
+    learning_rate: Optional[float] = setting(
+        None, "peak learning rate; unset: train.learning_rate", maximum=1, **POSITIVE
+    )
+    batch_size: int = setting(32, "cuts a step", **COUNT)
+    segment_frames: int = setting(128, "mel frames in a cut, in whole codes of 4", minimum=16, maximum=100_000)
+    commitment: float = setting(0.25, "weight of the distance between what is encoded and its code", **AMOUNT)
 
 
 @attrs.frozen
-class Devices:
+class DevicesSection:
     """Which device does what, and how much of it may be used."""
 
-    data_gpu: Gpus = knob(
+    data_gpu: Gpus = setting(
         None, "GPU that makes features; with model_gpu: the dual pipeline; or several, [0, 1]", **GPUS
     )
-    model_gpu: Gpus = knob(None, "GPU that trains; several, [2, 3], mirror the model", **GPUS)
-    visible_gpus: Optional[str] = knob(
+    model_gpu: Gpus = setting(None, "GPU that trains; several, [2, 3], mirror the model", **GPUS)
+    visible_gpus: Optional[str] = setting(
         None, "GPUs TensorFlow may touch; unset: all of them", pattern=r"^\d+(,\d+)*$", examples=["0,1"]
     )
-    multi_gpu: bool = knob(False, "mirror the model over all visible GPUs")
-    data_gpu_memory_limit: int = knob(8192, "MB that each data GPU may use in the dual pipeline", **COUNT)
-    model_gpu_memory_limit: int = knob(16384, "MB that each model GPU may use in the dual pipeline", **COUNT)
-    buffer_size: Union[int, Auto] = knob(
+    multi_gpu: bool = setting(False, "mirror the model over all visible GPUs")
+    data_gpu_memory_limit: int = setting(8192, "MB that each data GPU may use in the dual pipeline", **COUNT)
+    model_gpu_memory_limit: int = setting(16384, "MB that each model GPU may use in the dual pipeline", **COUNT)
+    buffer_size: Union[int, Auto] = setting(
         50, "batches ready ahead of the model; auto: as memory allows, while it runs too", **COUNT
     )
-    model_start_delay: float = knob(2.0, "seconds the buffer fills before the first step", **AMOUNT)
+    model_start_delay: float = setting(2.0, "seconds the buffer fills before the first step", **AMOUNT)
 
     @property
     def names_gpus(self) -> bool:
@@ -230,38 +238,40 @@ class Devices:
 
 
 @attrs.frozen
-class Cluster:
+class ClusterSection:
     """The workers, a process each, that train one model together. One that is not named is one worker."""
 
-    workers: Tuple[str, ...] = knob(
+    workers: Tuple[str, ...] = setting(
         (), "addresses of all workers, host:port, the chief's first; TF_CONFIG goes before them", uniqueItems=True
     )
-    index: Optional[int] = knob(
+    index: Optional[int] = setting(
         None, "which of them this one is, from 0; unset: the one with this host's name", **AMOUNT
     )
-    slurm: bool = knob(False, "one worker a task of the Slurm step this is in")
-    port: int = knob(8888, "Slurm: the first worker's port on each machine", minimum=1024, maximum=65_000)
-    patience: float = knob(600.0, "seconds that workers wait for one that does not answer", maximum=1e6, **POSITIVE)
-    restarts: int = knob(10, "times in a row, with no step between, that a run goes on after losing a worker", **AMOUNT)
+    slurm: bool = setting(False, "one worker a task of the Slurm step this is in")
+    port: int = setting(8888, "Slurm: the first worker's port on each machine", minimum=1024, maximum=65_000)
+    patience: float = setting(600.0, "seconds that workers wait for one that does not answer", maximum=1e6, **POSITIVE)
+    restarts: int = setting(
+        10, "times in a row, with no step between, that a run goes on after losing a worker", **AMOUNT
+    )
 
 
 @attrs.frozen
 class Recipe:
     """Everything a run is made from. Sections left out keep their defaults."""
 
-    run: Run = attrs.field(factory=Run)
-    data: Data = attrs.field(factory=Data)
-    demo: Demo = attrs.field(factory=Demo)
-    audio: Audio = attrs.field(factory=Audio)
-    text: Text = attrs.field(factory=Text)
-    model: Model = attrs.field(factory=Model)
-    train: Train = attrs.field(factory=Train)
-    codec: Codec = attrs.field(factory=Codec)
-    devices: Devices = attrs.field(factory=Devices)
-    cluster: Cluster = attrs.field(factory=Cluster)
+    run: RunSection = attrs.field(factory=RunSection)
+    data: DataSection = attrs.field(factory=DataSection)
+    demo: DemoSection = attrs.field(factory=DemoSection)
+    audio: AudioSection = attrs.field(factory=AudioSection)
+    text: TextSection = attrs.field(factory=TextSection)
+    model: ModelSection = attrs.field(factory=ModelSection)
+    train: TrainSection = attrs.field(factory=TrainSection)
+    codec: CodecSection = attrs.field(factory=CodecSection)
+    devices: DevicesSection = attrs.field(factory=DevicesSection)
+    cluster: ClusterSection = attrs.field(factory=ClusterSection)
 
     def __attrs_post_init__(self) -> None:
-        found = contradictions(self.as_tables())
+        found = find_contradictions(self.as_tables())
         if found:
             raise ValueError("; ".join(f"{'.'.join(keys[0])}: {problem}" for keys, problem in found))
 
@@ -277,7 +287,7 @@ class Recipe:
     def as_tables(self) -> Dict[str, Dict[str, Any]]:
         """The recipe in TOML's own types; what is unset is left out."""
         tables: Dict[str, Dict[str, Any]] = {section: {} for section in sections()}
-        for section, name in knobs():
+        for section, name in setting_names():
             value = getattr(getattr(self, section), name)
             if value is not None:
                 tables[section][name] = list(value) if isinstance(value, tuple) else value
@@ -288,7 +298,7 @@ def _several(gpus: Gpus) -> Tuple[int, ...]:
     return () if gpus is None else (gpus,) if isinstance(gpus, int) else gpus
 
 
-def knobs() -> Dict[Tuple[str, str], "attrs.Attribute[Any]"]:
+def setting_names() -> Dict[Tuple[str, str], "attrs.Attribute[Any]"]:
     """Every field of every section, under (section, name)."""
     return {(name, field.name): field for name, section in sections().items() for field in attrs.fields(section)}
 
@@ -304,8 +314,8 @@ def schema() -> Dict[str, Any]:
         name: {"description": section.__doc__, "type": "object", "additionalProperties": False, "properties": {}}
         for name, section in sections().items()
     }
-    for (section, name), field in knobs().items():
-        setting = {"description": field.metadata["help"], **kind_of(field)}
+    for (section, name), field in setting_names().items():
+        setting = {"description": field.metadata["help"], **field_schema(field)}
         if isinstance(field.default, (bool, int, float, str, tuple)):  # not unset, nor made from other settings
             setting["default"] = field.default
         properties[section]["properties"][name] = setting

@@ -64,7 +64,7 @@ class Mark(NamedTuple):
     text: str
 
 
-class Bar(NamedTuple):
+class ChartBar(NamedTuple):
     """One bar, and what is said of it under the pointer."""
 
     label: str
@@ -129,7 +129,7 @@ def line_chart(
     return _figure(title, "".join(keys), _svg(title, HEIGHT, body) + note)
 
 
-def bar_chart(title: str, bars: Sequence[Bar], show: Shown = number) -> str:
+def bar_chart(title: str, bars: Sequence[ChartBar], show: Shown = number) -> str:
     """Bars that lie, one below the other, with their values at their ends."""
     if not bars:
         return _figure(title, "", '<p class="note">Nothing to draw yet.</p>')

@@ -140,7 +140,7 @@ class Journal:
 
     def _write(self, name: str, text: str) -> None:
         try:
-            files.write(self.folder / name, text)
+            files.write_text(self.folder / name, text)
         except OSError as error:
             raise self._failure(name, error) from None
 

@@ -30,9 +30,9 @@ COLOURS = np.array(  # magma at nine even places: dark to bright evenly for ever
 CLEAR = 255  # the place in the palette of what is transparent; the colours have 0 to 254
 
 
-def picture(*mels: np.ndarray) -> bytes:
+def mel_png(*mels: np.ndarray) -> bytes:
     """A PNG of the mels, the first on top."""
-    return png(indices(*mels))
+    return encode_png(indices(*mels))
 
 
 def pixels(*mels: np.ndarray) -> np.ndarray:
@@ -63,7 +63,7 @@ def palette() -> np.ndarray:
     return np.asarray(np.rint(shades), np.uint8)
 
 
-def png(image: np.ndarray) -> bytes:
+def encode_png(image: np.ndarray) -> bytes:
     """An image of places in the palette, [height, width] uint8, as a PNG."""
     height, width = image.shape
     lines = np.zeros((height, width + 1), np.uint8)  # each begins with 0: no filter

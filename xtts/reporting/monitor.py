@@ -24,8 +24,8 @@ import numpy as np
 
 from xtts import __version__
 from xtts.errors import XttsError
-from xtts.formatting import duration
-from xtts.progress import Bar
+from xtts.formatting import format_duration
+from xtts.progress import ProgressBar
 from xtts.reporting.journal import Journal
 from xtts.reporting.system import Gauge, LeakWatch, resident_mb
 from xtts.reporting.tensorboard import TensorBoard
@@ -64,7 +64,7 @@ class Live:
         """`start` steps were done before."""
         self.stage = stage
         self.total_steps = total_steps
-        self.bar = Bar(stage, stream, start)
+        self.bar = ProgressBar(stage, stream, start)
         self._said = -math.inf
 
     def __call__(self, step: int, loss: float, frames_per_second: float, wait_share: float) -> None:
@@ -73,7 +73,7 @@ class Live:
             self.bar(step, self.total_steps, f", step {step:,}/{self.total_steps:,}, {figures}")
         elif time.monotonic() - self._said >= PLAIN_SECONDS or step >= self.total_steps:
             self._said = time.monotonic()
-            left = duration(self.bar.left(step, self.total_steps))
+            left = format_duration(self.bar.left(step, self.total_steps))
             self.bar.say(f"{self.stage} step {step:,}/{self.total_steps:,}, {figures}, {left} left")
 
     def say(self, line: str) -> None:

@@ -9,15 +9,15 @@ from typing import Any, List, Mapping, Union
 
 from xtts import __version__, files
 from xtts.errors import XttsError
-from xtts.formatting import counted, duration
-from xtts.formatting import percent as over
+from xtts.formatting import count_of, format_duration
+from xtts.formatting import format_excess as over
 from xtts.planning.summary import MEGABYTE
 from xtts.reporting import charts, gallery, run_folder, tables
 from xtts.reporting.journal import number
 from xtts.reporting.monitor import STARVED
-from xtts.reporting.run_folder import Run, of_stage
+from xtts.reporting.run_folder import RunFolder, of_stage
 from xtts.reporting.stage_charts import stage_charts
-from xtts.reporting.tables import shown, table
+from xtts.reporting.tables import format_cell, html_table
 
 FILE = "report.html"
 MOST_EVENTS = 300  # listed; the newest
@@ -53,20 +53,20 @@ class ReportError(XttsError):
     """A report that cannot be written."""
 
 
-def write(folder: Union[str, Path]) -> Path:
+def write_report(folder: Union[str, Path]) -> Path:
     """Make the report of a run, and say where it is."""
     path = Path(folder) / FILE
-    html = render(folder).encode("utf-8", "replace").decode("utf-8")  # half a letter cannot be written
+    html = render_report(folder).encode("utf-8", "replace").decode("utf-8")  # half a letter cannot be written
     try:
-        files.write(path, html)
+        files.write_text(path, html)
     except OSError as error:
         raise ReportError(f"{path} cannot be written: {error.strerror}; make room or rights for it") from None
     return path
 
 
-def render(folder: Union[str, Path]) -> str:
+def render_report(folder: Union[str, Path]) -> str:
     """The report of a run, as HTML."""
-    run = run_folder.read(folder)
+    run = run_folder.read_run_folder(folder)
     stages = {stage: run.figures(stage) for stage in run.stages}
     name = escape(run.folder.resolve().name)
     sections = [
@@ -92,7 +92,7 @@ def render(folder: Union[str, Path]) -> str:
     )
 
 
-def _status(run: Run, stages: Mapping[str, Mapping[str, Any]]) -> str:
+def _status(run: RunFolder, stages: Mapping[str, Mapping[str, Any]]) -> str:
     """How far the run is, and when that was."""
     when = (
         f" Last line written on {time.strftime('%d %B %Y, %H:%M', time.gmtime(run.written))} UTC."
@@ -108,7 +108,7 @@ def _status(run: Run, stages: Mapping[str, Mapping[str, Any]]) -> str:
     return f"Not finished.{when}" if run.written else "Nothing is trained yet."
 
 
-def _headline(run: Run, stages: Mapping[str, Mapping[str, Any]]) -> str:
+def _headline(run: RunFolder, stages: Mapping[str, Mapping[str, Any]]) -> str:
     """The figures that one looks for first: of the latest stage; below them those of each stage."""
     begun = [figures for figures in stages.values() if figures.get("steps")]
     if not begun:
@@ -116,12 +116,12 @@ def _headline(run: Run, stages: Mapping[str, Mapping[str, Any]]) -> str:
     last, wait = begun[-1], number(begun[-1].get("data_wait_share"))
     retraces = sum(number(figures.get("retraces_after_warmup")) or 0 for figures in begun)
     tiles = [
-        ("loss", shown(last.get("final_loss"), charts.number), ""),
-        ("real frames/s", shown(last.get("frames_per_second"), charts.number), ""),
-        ("waiting for data", shown(wait, charts.percent), "bad" if wait and wait > STARVED else ""),
-        ("padding", shown(last.get("padding"), over), ""),
+        ("loss", format_cell(last.get("final_loss"), charts.number), ""),
+        ("real frames/s", format_cell(last.get("frames_per_second"), charts.number), ""),
+        ("waiting for data", format_cell(wait, charts.percent), "bad" if wait and wait > STARVED else ""),
+        ("padding", format_cell(last.get("padding"), over), ""),
         ("retraces after warm-up", f"{retraces:,.0f}", "bad" if retraces else "good"),
-        ("in all", duration(sum(number(figures.get("seconds")) or 0.0 for figures in begun)), ""),
+        ("in all", format_duration(sum(number(figures.get("seconds")) or 0.0 for figures in begun)), ""),
     ]
     row = "".join(
         f'<div class="tile card"><b class="{tone}">{escape(text)}</b><span>{name}</span></div>'
@@ -129,24 +129,24 @@ def _headline(run: Run, stages: Mapping[str, Mapping[str, Any]]) -> str:
     )
     names = ["stage", "", "steps", "loss", "frames/s", "data wait", "padding", "traces", "retraces", "skipped", "time"]
     rows = [_stage_row(run, stage, figures) for stage, figures in stages.items()]
-    return f'<div class="tiles">{row}</div><div class="card wide">{table(names, rows, words=(0, 1))}</div>'
+    return f'<div class="tiles">{row}</div><div class="card wide">{html_table(names, rows, words=(0, 1))}</div>'
 
 
-def _stage_row(run: Run, stage: str, figures: Mapping[str, Any]) -> List[tables.Cell]:
+def _stage_row(run: RunFolder, stage: str, figures: Mapping[str, Any]) -> List[tables.Cell]:
     steps = figures.get("steps") or 0
     under_way = "under way" if steps else "not begun"
     return [
         stage,
         ("finished", "good") if figures.get("finished") else (under_way, ""),
         f"{steps:,}" + (f" of {run.steps:,}" if run.steps and steps < run.steps else ""),
-        shown(figures.get("final_loss"), charts.number),
-        shown(figures.get("frames_per_second"), charts.number),
-        shown(figures.get("data_wait_share"), charts.percent),
-        shown(figures.get("padding"), over),
-        shown(figures.get("traces"), charts.number),
-        shown(figures.get("retraces_after_warmup"), charts.number),
-        shown(figures.get("skipped"), charts.number),
-        shown(figures.get("seconds"), duration),
+        format_cell(figures.get("final_loss"), charts.number),
+        format_cell(figures.get("frames_per_second"), charts.number),
+        format_cell(figures.get("data_wait_share"), charts.percent),
+        format_cell(figures.get("padding"), over),
+        format_cell(figures.get("traces"), charts.number),
+        format_cell(figures.get("retraces_after_warmup"), charts.number),
+        format_cell(figures.get("skipped"), charts.number),
+        format_cell(figures.get("seconds"), format_duration),
     ]
 
 
@@ -156,7 +156,7 @@ def _warnings(stages: Mapping[str, Mapping[str, Any]]) -> str:
     return f'<div class="card"><ul>{listed}</ul></div>' if listed else ""
 
 
-def _devices(run: Run) -> str:
+def _devices(run: RunFolder) -> str:
     """Which device does what, why, and the bytes that were planned for it."""
     rows: List[List[tables.Cell]] = []
     for stage, figures in (run.summary.get("stages") or {}).items():
@@ -164,67 +164,69 @@ def _devices(run: Run) -> str:
         roles = devices if isinstance(devices, dict) else {"": devices}
         for role, what in roles.items():
             rows.append([stage, str(role), ", ".join(map(str, what)) if isinstance(what, list) else str(what)])
-    parts = [table(["stage", "role", "device"], rows, words=(0, 1, 2), long=2)] if rows else []
+    parts = [html_table(["stage", "role", "device"], rows, words=(0, 1, 2), long=2)] if rows else []
     divided: List[List[tables.Cell]] = [
         [
             stage,
             str(one.get("device")),
-            tables.shown(one.get("share"), "{:.0%}".format),
-            tables.shown(one.get("batches_per_second"), "{:,.1f}".format),
+            tables.format_cell(one.get("share"), "{:.0%}".format),
+            tables.format_cell(one.get("batches_per_second"), "{:,.1f}".format),
         ]
         for stage, figures in (run.summary.get("stages") or {}).items()
         for one in (figures or {}).get("division") or ()
     ]
     if divided:
-        parts.append(table(["stage", "data device", "share of batches", "batches a second"], divided, words=(0, 1)))
+        parts.append(
+            html_table(["stage", "data device", "share of batches", "batches a second"], divided, words=(0, 1))
+        )
     budgets: List[List[tables.Cell]] = [
         [str(device), *(f"{(number(budget.get(kind)) or 0) / MEGABYTE:,.0f}" for kind in ("total", "limit"))]
         for device, budget in (run.plan.get("bytes") or {}).items()
     ]
     if budgets:
-        parts.append(table(["memory", "planned, MB", "limit, MB"], budgets, words=(0,)))
+        parts.append(html_table(["memory", "planned, MB", "limit, MB"], budgets, words=(0,)))
     fallbacks = dict.fromkeys(str(event.get("text")) for event in run.events if event.get("kind") == "fallback")
     if fallbacks:
         parts.append(f"<ul>{''.join(f'<li>{escape(text)}</li>' for text in fallbacks)}</ul>")
     return f'<div class="card wide stack">{"".join(parts)}</div>' if parts else ""
 
 
-def _events(run: Run) -> str:
+def _events(run: RunFolder) -> str:
     if not run.events:
         return ""
     rows: List[List[tables.Cell]] = [
         [
-            shown(event.get("time"), lambda at: time.strftime("%d %b %H:%M:%S", time.gmtime(at))),
+            format_cell(event.get("time"), lambda at: time.strftime("%d %b %H:%M:%S", time.gmtime(at))),
             str(event.get("stage", "")),
             f"{event.get('step', 0):,}",
             (str(event.get("kind")), "bad" if event.get("kind") in ("retrace", "warning", "skip") else ""),
             str(event.get("text", "")),
-            shown(event.get("seconds"), lambda seconds: f"{seconds:,.1f}"),
+            format_cell(event.get("seconds"), lambda seconds: f"{seconds:,.1f}"),
         ]
         for event in run.events[-MOST_EVENTS:]
     ]
     kinds = Counter(str(event.get("kind")) for event in run.events).most_common()
     earlier = len(run.events) - len(rows)
-    note = f'<p class="note">and {counted(earlier, "earlier event")}</p>' if earlier else ""
+    note = f'<p class="note">and {count_of(earlier, "earlier event")}</p>' if earlier else ""
     names = ["time, UTC", "stage", "step", "kind", "what", "seconds"]
     summary = escape(", ".join(f"{count:,} {kind}" for kind, count in kinds))
     return (
         f'<details class="card wide"{" open" if len(rows) <= FEW_EVENTS else ""}><summary>{summary}</summary>'
-        f"{table(names, rows, words=(0, 1, 3, 4), long=4)}{note}</details>"
+        f"{html_table(names, rows, words=(0, 1, 3, 4), long=4)}{note}</details>"
     )
 
 
-def _recipe(run: Run) -> str:
+def _recipe(run: RunFolder) -> str:
     text = f'<pre dir="ltr">{escape(run.recipe)}</pre>'
     return f'<details class="card"><summary>recipe.toml, resolved</summary>{text}</details>' if run.recipe else ""
 
 
-def _versions(run: Run) -> str:
+def _versions(run: RunFolder) -> str:
     """What the run was computed by, as far as it is known, and what the report was written by."""
     known = run.summary.get("versions") or {}
     rows = [[str(name), str(value)] for name, value in known.items() if value]
     written = f'<p class="note">Report written by xtts {__version__} on Python {platform.python_version()}.</p>'
-    return f'<div class="card wide">{table(["", ""], rows, words=(0, 1), long=1) if rows else ""}{written}</div>'
+    return f'<div class="card wide">{html_table(["", ""], rows, words=(0, 1), long=1) if rows else ""}{written}</div>'
 
 
 def _section(title: str, body: str) -> str:

@@ -20,7 +20,7 @@ class RunFolderError(XttsError):
 
 
 @attrs.frozen
-class Run:
+class RunFolder:
     """What a run's folder has."""
 
     folder: Path
@@ -60,7 +60,7 @@ class Run:
         return {**summary, **_measured(lines), "retraces_after_warmup": retraces, "finished": False}
 
 
-def read(folder: Union[str, Path]) -> Run:
+def read_run_folder(folder: Union[str, Path]) -> RunFolder:
     """The run in a folder; a sentence where there is none."""
     folder = Path(folder)
     if not folder.is_dir():
@@ -72,12 +72,12 @@ def read(folder: Union[str, Path]) -> Run:
         hint = f"did you mean {inside[-1]}?" if inside else "name the folder that xtts run wrote"
         raise RunFolderError(f"{folder}: this is not a run's folder, there is no recipe.toml in it; {hint}")
     try:
-        settings = syntax.parse(recipe, "recipe.toml")
+        settings = syntax.parse_toml(recipe, "recipe.toml")
     except XttsError:
         settings = {}
     plan = _json(folder / "plan.json")
     summary = journal.summary()
-    return Run(folder, recipe, settings, plan, metrics, journal.validation(), events, journal.samples(), summary)
+    return RunFolder(folder, recipe, settings, plan, metrics, journal.validation(), events, journal.samples(), summary)
 
 
 def of_stage(lines: Sequence[Line], stage: str) -> List[Line]:

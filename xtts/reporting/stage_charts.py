@@ -3,13 +3,13 @@
 from collections import Counter
 from typing import Any, List, Mapping, Sequence
 
-from xtts.formatting import counted, duration
-from xtts.formatting import percent as over
+from xtts.formatting import count_of, format_duration
+from xtts.formatting import format_excess as over
 from xtts.reporting import charts
-from xtts.reporting.charts import Bar, Mark, Series
+from xtts.reporting.charts import ChartBar, Mark, Series
 from xtts.reporting.journal import Line, number
-from xtts.reporting.run_folder import Run, of_stage, total
-from xtts.reporting.tables import shown, table
+from xtts.reporting.run_folder import RunFolder, of_stage, total
+from xtts.reporting.tables import format_cell, html_table
 
 MARKED = ("trace", "resume", "retrace", "skip")  # events that are marked
 MOST_SHAPES = 24  # drawn; the most frequent
@@ -22,7 +22,7 @@ OTHERS = (  # title, what is drawn under which name, how it is shown; drawn wher
 )
 
 
-def stage_charts(run: Run, stage: str, figures: Mapping[str, Any]) -> str:
+def stage_charts(run: RunFolder, stage: str, figures: Mapping[str, Any]) -> str:
     """Everything that is drawn of a stage."""
     lines = of_stage(run.metrics, stage)
     drawn = [_loss(lines, of_stage(run.validation, stage)), *_parts(lines), _times(lines, of_stage(run.events, stage))]
@@ -33,7 +33,7 @@ def stage_charts(run: Run, stage: str, figures: Mapping[str, Any]) -> str:
             drawn.append(charts.line_chart(title, [line for line in series if line.points], show=show))
     cards = "".join(f'<div class="card">{chart}</div>' for chart in drawn)
     seconds = {name: value for name, value in (figures.get("seconds_by") or {}).items() if number(value)}
-    where = charts.share_chart("Where the time went", seconds, duration)
+    where = charts.share_chart("Where the time went", seconds, format_duration)
     shapes = _shapes(lines, run.plan.get("shapes") or [])
     return f'<div class="stack"><div class="charts">{cards}</div><div class="card">{where}</div>{shapes}</div>'
 
@@ -82,26 +82,26 @@ def _shapes(lines: Sequence[Line], planned: Sequence[Mapping[str, Any]]) -> str:
         frames, computed, seconds = (total(here, key) for key in ("frames", "computed_frames", "step_seconds"))
         label, plan = shape.replace("x", " × "), plans.get(shape, {})
         if frames:
-            bars.append(Bar(label, computed / frames - 1, f"{label}: {counted(len(here), 'step')}"))
+            bars.append(ChartBar(label, computed / frames - 1, f"{label}: {count_of(len(here), 'step')}"))
         rows.append(
             [
                 label,
                 f"{len(here):,}",
-                shown(computed / frames if frames else None, over),
-                shown(plan.get("work_ratio"), over),
+                format_cell(computed / frames if frames else None, over),
+                format_cell(plan.get("work_ratio"), over),
                 f"{seconds / len(here):.3g} s",
-                shown(frames / seconds if seconds else None, charts.number),
+                format_cell(frames / seconds if seconds else None, charts.number),
             ]
         )
     if not rows:
         return ""
     names = ["tokens × frames × rows", "steps", "padding", "planned", "a step", "frames/s"]
     rest = len(counts) - len(rows)
-    note = f'<p class="note">and {counted(rest, "shape")} more</p>' if rest > 0 else ""
+    note = f'<p class="note">and {count_of(rest, "shape")} more</p>' if rest > 0 else ""
     chart = charts.bar_chart("Padding by shape: frames computed beyond the real ones", bars, charts.percent)
     return (
         f'<div class="charts"><div class="card">{chart}</div>'
-        f'<div class="card wide">{table(names, rows, words=(0,))}{note}</div></div>'
+        f'<div class="card wide">{html_table(names, rows, words=(0,))}{note}</div></div>'
     )
 
 

@@ -20,7 +20,7 @@ td.n,th.n{text-align:right}
 """
 
 
-def table(names: Sequence[str], rows: Sequence[Sequence[Cell]], words: Sequence[int], long: int = -1) -> str:
+def html_table(names: Sequence[str], rows: Sequence[Sequence[Cell]], words: Sequence[int], long: int = -1) -> str:
     """A table; columns other than `words` are numbers, and the one called `long` may be broken into lines."""
 
     def line(tag: str, cells: Sequence[Cell]) -> str:
@@ -35,6 +35,6 @@ def table(names: Sequence[str], rows: Sequence[Sequence[Cell]], words: Sequence[
     return f"<table>{head}<tbody>{''.join(line('td', row) for row in rows)}</tbody></table>"
 
 
-def shown(value: Any, show: Callable[[float], str]) -> str:
+def format_cell(value: Any, show: Callable[[float], str]) -> str:
     """A number as it is shown, and a dash for what is not one."""
     return "–" if number(value) is None else show(value)

@@ -19,27 +19,27 @@ _CLAUSE = re.compile(r"(?<=[,;:،؛，；：、])\s+|\s+(?=[-–—]\s)")
 _SPACE = re.compile(r"\s+")
 
 
-class SentenceError(XttsError):
+class SplittingError(XttsError):
     """A text that cannot be said, and what to write."""
 
 
-class Piece(NamedTuple):
+class TextPiece(NamedTuple):
     """What is said in one go, as it was normalised, and the silence after it, in seconds."""
 
     text: str
     pause: float
 
 
-def pieces(text: str, language: str, fits: Fits) -> List[Piece]:
+def split_text(text: str, language: str, fits: Fits) -> List[TextPiece]:
     """Every sentence of a text, in order; `fits` says of a normalised text whether it can be said in one go."""
-    found: List[Piece] = []
-    for paragraph in paragraphs(text, language):
+    found: List[TextPiece] = []
+    for paragraph in split_paragraphs(text, language):
         for sentence in _parts(paragraph, _SENTENCE):
             found += _cut(sentence, fits)
     return [piece for piece in found if is_spoken(piece.text)]
 
 
-def paragraphs(text: str, language: str) -> List[str]:
+def split_paragraphs(text: str, language: str) -> List[str]:
     """What blank lines separate, each normalised."""
     return [normalise(paragraph, language) for paragraph in _PARAGRAPH.split(text)]
 
@@ -49,13 +49,13 @@ def is_spoken(text: str) -> bool:
     return any(character.isalnum() for character in text)
 
 
-def _cut(sentence: str, fits: Fits) -> Iterator[Piece]:
+def _cut(sentence: str, fits: Fits) -> Iterator[TextPiece]:
     """A sentence as it is, or in pieces that fit."""
     if fits(sentence):
-        yield Piece(sentence, AFTER_SENTENCE)
+        yield TextPiece(sentence, AFTER_SENTENCE)
         return
     clauses = [
-        Piece(part, pause)
+        TextPiece(part, pause)
         for clause in _packed(list(_parts(sentence, _CLAUSE)), fits)
         for part, pause in _words_of(clause, fits)
     ]
@@ -63,16 +63,16 @@ def _cut(sentence: str, fits: Fits) -> Iterator[Piece]:
     yield clauses[-1]._replace(pause=AFTER_SENTENCE)
 
 
-def _words_of(clause: str, fits: Fits) -> Iterator[Piece]:
+def _words_of(clause: str, fits: Fits) -> Iterator[TextPiece]:
     """A clause as it is, or cut between words."""
     parts = [clause] if fits(clause) else _packed(list(_parts(clause, _SPACE)), fits)
     for number, part in enumerate(parts, 1):
         if not fits(part):
-            raise SentenceError(
+            raise SplittingError(
                 f"{_shown(part)} is one word of {len(part):,} characters, and the model cannot say so long a word; "
                 "write it with spaces"
             )
-        yield Piece(part, AFTER_WORD if number < len(parts) else AFTER_CLAUSE)
+        yield TextPiece(part, AFTER_WORD if number < len(parts) else AFTER_CLAUSE)
 
 
 def _packed(parts: List[str], fits: Fits) -> List[str]:

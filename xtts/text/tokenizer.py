@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterable, List, Protocol, Sequence, Set, Tuple, Union
 
 from xtts.errors import XttsError
-from xtts.recipe.schema import Text
+from xtts.recipe.schema import TextSection
 from xtts.text.normalise import normalise
 
 STOP, UNKNOWN, SPACE, START = "[STOP]", "[UNK]", "[SPACE]", "[START]"
@@ -52,7 +52,7 @@ class Tokenizer(Protocol):
         """Write the vocabulary to a JSON file, which `load` reads."""
 
 
-def tokenizer(settings: Text, texts: Texts) -> Tokenizer:
+def make_tokenizer(settings: TextSection, texts: Texts) -> Tokenizer:
     """The tokenizer a recipe asks for; one of characters, or of BPE without a file, is built from `texts`."""
     if settings.tokenizer == "characters":
         return CharacterTokenizer.build(texts)
@@ -61,7 +61,7 @@ def tokenizer(settings: Text, texts: Texts) -> Tokenizer:
     return BPETokenizer.load(settings.vocab)
 
 
-def require(settings: Text) -> None:
+def check_tokenizer(settings: TextSection) -> None:
     """A TextError when what a recipe's tokenizer is made with, or from, is not there."""
     if settings.tokenizer == "bpe":
         _library()
@@ -72,7 +72,7 @@ def require(settings: Text) -> None:
             raise TextError(f"text.vocab: {error}") from None
 
 
-def load(path: Union[str, Path]) -> Tokenizer:
+def load_tokenizer(path: Union[str, Path]) -> Tokenizer:
     """The tokenizer in a file that `save` wrote, of either kind."""
     kind = _parse(_read(path), path).get("kind")
     return CharacterTokenizer.load(path) if kind == CharacterTokenizer.KIND else BPETokenizer.load(path)

@@ -45,7 +45,7 @@ class _Damaged(Exception):
 
 
 @attrs.frozen(eq=False)
-class State:
+class TrainingState:
     """What a stage needs to go on exactly."""
 
     step: int  # optimizer steps done
@@ -62,7 +62,7 @@ class Checkpoints:
     say: Callable[[str], None] = print
     _is_swept: bool = attrs.field(default=False, init=False)
 
-    def save(self, state: State, loss: Optional[float] = None) -> Optional[Path]:
+    def save(self, state: TrainingState, loss: Optional[float] = None) -> Optional[Path]:
         """Write a checkpoint and remove those it supersedes; None, said in a sentence, when the disk refuses."""
         partial = None
         try:
@@ -87,11 +87,11 @@ class Checkpoints:
             self._prune(final)
         return final
 
-    def newest(self) -> Optional[State]:
+    def newest(self) -> Optional[TrainingState]:
         """The newest whole checkpoint; None if there never was one."""
         return self._first_whole(lambda: self._folders()[::-1])
 
-    def best(self) -> Optional[State]:
+    def best(self) -> Optional[TrainingState]:
         """The whole checkpoint with the lowest loss, the newest of equals; None if none was saved with a loss."""
         return self._first_whole(lambda: _ranked(self._losses()))
 
@@ -99,7 +99,7 @@ class Checkpoints:
         """The steps there are checkpoints of, in order."""
         return sorted({_key(folder)[0] for folder in self._folders()})
 
-    def _first_whole(self, candidates: Callable[[], List[Path]]) -> Optional[State]:
+    def _first_whole(self, candidates: Callable[[], List[Path]]) -> Optional[TrainingState]:
         tried: List[Path] = []
         while True:
             # Listed anew each time: a run that goes on meanwhile adds and removes checkpoints.
@@ -182,10 +182,10 @@ def set_aside(folder: Path) -> Path:
         raise CheckpointError(f"{folder}: it cannot be set aside, {_reason(error)}; rename it yourself") from None
 
 
-def _write(folder: Path, state: State, loss: Optional[float]) -> None:
+def _write(folder: Path, state: TrainingState, loss: Optional[float]) -> None:
     path = folder / TENSORS
     with _system_errors():
-        safetensors_file.write(path, state.tensors)
+        safetensors_file.write_safetensors(path, state.tensors)
     with ThreadPoolExecutor(1) as beside:  # the checksum costs no time while the disk works
         synced = beside.submit(_sync, path)
         digest = _sha256(path)
@@ -205,7 +205,7 @@ def _write(folder: Path, state: State, loss: Optional[float]) -> None:
     _sync_folder(folder)
 
 
-def _read(folder: Path) -> State:
+def _read(folder: Path) -> TrainingState:
     record = _record(folder)
     path = folder / TENSORS
     size = path.stat().st_size
@@ -214,8 +214,8 @@ def _read(folder: Path) -> State:
     if _sha256(path) != record["sha256"]:
         raise _Damaged(f"{TENSORS} is not what was written")
     with _system_errors():
-        tensors, _ = safetensors_file.read(path)
-    return State(record["step"], tensors, record["counters"])
+        tensors, _ = safetensors_file.read_safetensors(path)
+    return TrainingState(record["step"], tensors, record["counters"])
 
 
 def _record(folder: Path) -> Dict[str, Any]:

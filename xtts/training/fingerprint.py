@@ -7,13 +7,13 @@ from typing import Any, Dict, List, Mapping, Tuple
 
 import numpy as np
 
-from xtts.files import digest
-from xtts.planning.dataset import Material
+from xtts.files import json_digest
+from xtts.planning.dataset import Dataset
 from xtts.planning.plan import Plan
 from xtts.recipe.schema import Recipe
-from xtts.training.cluster.collectives import Crew, CrewError
+from xtts.training.cluster.collectives import CollectiveError, Collectives
 
-Inputs = Dict[str, Any]
+Fingerprint = Dict[str, Any]
 Names = Mapping[str, Tuple[str, ...]]
 
 SHARED: Names = {  # settings that every stage depends on
@@ -51,10 +51,10 @@ APART = {  # settings in which workers may differ: where things are, and who the
 }
 
 
-def inputs(recipe: Recipe, stage: str, material: Material, plan: Plan, codec: str = "") -> Inputs:
+def make_fingerprint(recipe: Recipe, stage: str, dataset: Dataset, plan: Plan, codec: str = "") -> Fingerprint:
     """Everything that decides what a stage learns. How long it does is not among it: a stage can always go on."""
     tables = recipe.as_tables()
-    found: Inputs = {
+    found: Fingerprint = {
         f"{section}.{name}": tables[section].get(name)
         for names in (SHARED, OWN[stage])
         for section, some in names.items()
@@ -62,18 +62,18 @@ def inputs(recipe: Recipe, stage: str, material: Material, plan: Plan, codec: st
     }
     if recipe.codec.learning_rate is not None and stage == "codec":
         del found["train.learning_rate"]  # which is the GPT's alone then
-    found["the recordings"] = digest(
-        [[one.id, one.samples, one.sample_rate] for one in material.train.corpus.utterances]
+    found["the recordings"] = json_digest(
+        [[one.id, one.samples, one.sample_rate] for one in dataset.train.corpus.utterances]
     )
     found["the number of replicas"] = plan.order.workers
     if stage == "gpt":
-        spoken = [[one.text, one.speaker, one.language] for one in material.train.corpus.utterances]
-        found.update({"the texts": digest(spoken), "the tokenizer": material.tokenizer.digest()})
+        spoken = [[one.text, one.speaker, one.language] for one in dataset.train.corpus.utterances]
+        found.update({"the texts": json_digest(spoken), "the tokenizer": dataset.tokenizer.digest()})
         found.update({"the order of batches": plan.order.digest(), "the codec": codec})
     return found
 
 
-def changes(before: Inputs, now: Inputs) -> List[str]:
+def diff_fingerprints(before: Fingerprint, now: Fingerprint) -> List[str]:
     """What is not as it was, a few words for each.
 
     A setting that was not there yet was as its default is; one that is there no longer decides nothing.
@@ -88,31 +88,31 @@ def changes(before: Inputs, now: Inputs) -> List[str]:
     return found
 
 
-def check_agreement(crew: Crew, recipe: Recipe, material: Material, plan: Plan) -> None:
+def check_agreement(collectives: Collectives, recipe: Recipe, dataset: Dataset, plan: Plan) -> None:
     """Refuse to train with a chief that would train something else."""
-    if crew.cluster is None:
+    if collectives.cluster is None:
         return
     tables = recipe.as_tables()
-    own: Inputs = {
+    own: Fingerprint = {
         f"{section}.{name}": value
         for section, table in tables.items()
         for name, value in table.items()
         if name not in APART.get(section, ())
     }
-    about = inputs(recipe, "gpt", material, plan)
+    about = make_fingerprint(recipe, "gpt", dataset, plan)
     own.update({name: value for name, value in about.items() if "." not in name})
-    different = changes(crew.told_json(own), json.loads(json.dumps(own)))
-    wrong = crew.sum(np.array([float(bool(different))]))
+    different = diff_fingerprints(collectives.broadcast_json(own), json.loads(json.dumps(own)))
+    wrong = collectives.all_sum(np.array([float(bool(different))]))
     if different:
-        raise CrewError(
+        raise CollectiveError(
             f"this worker would train something else than the chief: {', '.join(different)}; give both the same recipe"
             " and recordings"
         )
     if wrong.any():
-        raise CrewError("another worker has another recipe or other recordings than the chief; it says which")
+        raise CollectiveError("another worker has another recipe or other recordings than the chief; it says which")
 
 
-def _defaults(names: Inputs) -> Inputs:
+def _defaults(names: Fingerprint) -> Fingerprint:
     """What a recipe that says nothing has for settings of these names."""
     tables = Recipe().as_tables()
     settings = {name: name.split(".") for name in names if "." in name}

@@ -14,57 +14,57 @@ import numpy as np
 
 from xtts.errors import XttsError
 from xtts.model.layers import Weight
-from xtts.pipeline.prefetcher import RECENT, Feed, Spell, Work, overlap
+from xtts.pipeline.prefetcher import RECENT, Interval, Prefetcher, StepBatches, overlap
 from xtts.planning.shapes import Shape
-from xtts.progress import Bar
-from xtts.recipe.schema import Train
+from xtts.progress import ProgressBar
+from xtts.recipe.schema import TrainSection
 from xtts.reporting.monitor import Monitor
-from xtts.training.checkpoint import Checkpoints, State
-from xtts.training.cluster.collectives import Crew
+from xtts.training.checkpoint import Checkpoints, TrainingState
+from xtts.training.cluster.collectives import Collectives
 from xtts.training.optimizer import AdamW
 from xtts.training.signals import told_to_stop
 from xtts.training.stages import Stage, trainable
-from xtts.training.step import Result, Steps
-from xtts.weights.importing import assign, published
+from xtts.training.step import StepResult, TrainingSteps
+from xtts.weights.assignment import assign_weights, published_value
 
 MODEL, AVERAGE = "model.", "average."  # before the names of weights, and of their running average
 NOT_SAVED = "which could not be saved; the same command goes on from the newest checkpoint there is"
 
 
-class Stopped(XttsError):
+class RunStopped(XttsError):
     """A run that was asked to stop."""
 
     status = 130
 
 
 @attrs.define(eq=False)
-class Training:
+class TrainingLoop:
     """One stage on its way."""
 
     stage: Stage
     optimizer: AdamW
-    steps: Steps
-    feed: Callable[[int], Feed]  # from a step on
+    steps: TrainingSteps
+    feed: Callable[[int], Prefetcher]  # from a step on
     held_out: Callable[[], Sequence[Tuple[Dict[str, Any], np.ndarray]]]  # batches and counts; may be none
     sample: Callable[[int], None]
     checkpoints: Checkpoints
     monitor: Monitor
-    settings: Train
+    settings: TrainSection
     total: int  # steps
     replicas: int
     start_delay: float  # seconds
-    begin: Callable[[Work], None]  # before step 0
-    crew: Crew = attrs.field(factory=Crew)
+    begin: Callable[[StepBatches], None]  # before step 0
+    collectives: Collectives = attrs.field(factory=Collectives)
     best: Optional[float] = None  # validation loss
     stale: int = 0  # validations since
     is_finished: bool = False
-    last: Optional[State] = None  # that was saved, or could not be
-    spells: Deque[Spell] = attrs.field(factory=lambda: collections.deque(maxlen=RECENT))  # of the model's devices
+    last: Optional[TrainingState] = None  # that was saved, or could not be
+    spells: Deque[Interval] = attrs.field(factory=lambda: collections.deque(maxlen=RECENT))  # of the model's devices
 
-    def run(self, done: int) -> State:
+    def run(self, done: int) -> TrainingState:
         """From step `done` to the last, whose state comes back."""
         with self.feed(done) as feed:
-            with self.monitor.aside("buffer"), Bar("filling the buffer") as bar:
+            with self.monitor.aside("buffer"), ProgressBar("filling the buffer") as bar:
                 feed.fill(self.start_delay, bar)
             self.monitor.measures["overlap"] = lambda: overlap(sorted(feed.spells), list(self.spells))
             if len(feed.division.devices) > 1:
@@ -74,10 +74,10 @@ class Training:
                 for work in feed:
                     if work.step == 0:
                         self.begin(work)
-                    work, is_told = self.crew.agreed(work, stop)
+                    work, is_told = self.collectives.agreed(work, stop)
                     began = time.monotonic()
                     result = self.steps(work)
-                    self.spells.append(Spell(began, time.monotonic()))
+                    self.spells.append(Interval(began, time.monotonic()))
                     self._note(work, result, feed)
                     if self._look_after(work.step + 1, is_told()):
                         break
@@ -93,7 +93,7 @@ class Training:
             self.monitor.write_summary()
             raise
 
-    def _note(self, work: Work, result: Result, feed: Feed) -> None:
+    def _note(self, work: StepBatches, result: StepResult, feed: Prefetcher) -> None:
         start, stop = self.spells[-1]
         self.monitor.step(
             work.step + 1,
@@ -127,7 +127,7 @@ class Training:
         if is_told:
             where = f"step {step:,} of {self.total:,} of the {self.stage.name} stage"
             what = "which is saved; the same command goes on from there"
-            raise Stopped(f"stopped after {where}, {what if is_saved else NOT_SAVED}")
+            raise RunStopped(f"stopped after {where}, {what if is_saved else NOT_SAVED}")
         return is_over
 
     def _validate(self) -> Optional[float]:
@@ -157,17 +157,19 @@ class Training:
                 found[f"{slot}.{name}"] = Weight(variable, weight.axes)
         return found
 
-    def state(self, step: int) -> State:
+    def state(self, step: int) -> TrainingState:
         counters: Dict[str, Any] = {"best": self.best, "stale": self.stale, "finished": self.is_finished}
         counters["monitor"] = self.monitor.state()
-        return State(step, {name: published(weight) for name, weight in self.weights().items()}, counters)
+        return TrainingState(step, {name: published_value(weight) for name, weight in self.weights().items()}, counters)
 
-    def restore(self, state: State) -> None:
+    def restore(self, state: TrainingState) -> None:
         """Go on from a checkpoint; one of other sizes is refused whole. A new average starts from the weights."""
         wanted = self.weights()
         started = {AVERAGE + n[len(MODEL) :]: tensor for n, tensor in state.tensors.items() if n.startswith(MODEL)}
         tensors = {**started, **state.tensors}
-        assign(wanted, {n: t for n, t in tensors.items() if n in wanted or not n.startswith(AVERAGE)}, "the checkpoint")
+        assign_weights(
+            wanted, {n: t for n, t in tensors.items() if n in wanted or not n.startswith(AVERAGE)}, "the checkpoint"
+        )
         self.best, self.stale = state.counters["best"], state.counters["stale"]
         self.is_finished = bool(state.counters["finished"])
         self.monitor.restore(state.counters["monitor"])

@@ -12,7 +12,7 @@ import attrs
 import numpy as np
 import tensorflow as tf
 
-from xtts.recipe.schema import Train
+from xtts.recipe.schema import TrainSection
 
 Tensor = Any  # tf.Tensor; TensorFlow brings no types
 Values = Callable[[Any], Any]  # of a variable, the copy of the replica that asks
@@ -30,7 +30,7 @@ class Schedule:
     steps: int  # in all
 
     @classmethod
-    def of(cls, train: Train, peak: float, steps: int) -> "Schedule":
+    def of(cls, train: TrainSection, peak: float, steps: int) -> "Schedule":
         return cls(train.schedule, peak, min(train.warmup_steps, steps), steps)
 
     def __call__(self, step: Any) -> Any:
@@ -56,7 +56,7 @@ class Moved(NamedTuple):
 class AdamW(tf.Module):
     """Moments of every trainable variable, and, when asked for, the running average of the weights."""
 
-    def __init__(self, variables: Sequence[Any], schedule: Schedule, train: Train) -> None:
+    def __init__(self, variables: Sequence[Any], schedule: Schedule, train: TrainSection) -> None:
         super().__init__()
         self._schedule, self._train = schedule, train
         self.variables_ = list(variables)

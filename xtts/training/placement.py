@@ -15,7 +15,7 @@ import attrs
 from xtts import compat
 from xtts.compat import OFFERED, DeviceError, Offered, TooLateError
 from xtts.errors import XttsError
-from xtts.recipe.schema import Devices
+from xtts.recipe.schema import DevicesSection
 from xtts.training.cluster.membership import Cluster
 
 DEFAULT, ONE, MIRRORED = "default", "OneDeviceStrategy", "MirroredStrategy"
@@ -98,7 +98,7 @@ class Placement:
         return [*lines, *(f"note: {reason}" for reason in self.reasons)]
 
 
-def place(devices: Devices, offered: Offered = OFFERED, cluster: Optional[Cluster] = None) -> Placement:
+def place_devices(devices: DevicesSection, offered: Offered = OFFERED, cluster: Optional[Cluster] = None) -> Placement:
     """Configure TensorFlow's devices, before it starts, as the recipe's [devices] asks."""
     gpus = compat.physical_devices("GPU", offered)
     if cluster:
@@ -106,7 +106,7 @@ def place(devices: Devices, offered: Offered = OFFERED, cluster: Optional[Cluste
     return _on_gpus(devices, len(gpus), offered) if gpus else _on_cpus(devices, offered)
 
 
-def _in_cluster(devices: Devices, gpus: int, offered: Offered, cluster: Cluster) -> Placement:
+def _in_cluster(devices: DevicesSection, gpus: int, offered: Offered, cluster: Cluster) -> Placement:
     """The strategy of several workers has every GPU that it sees train, or the one CPU: all else is hidden from it."""
     reasons = []
     if devices.data_gpus and devices.model_gpus:
@@ -114,16 +114,16 @@ def _in_cluster(devices: Devices, gpus: int, offered: Offered, cluster: Cluster)
     if not gpus:
         if devices.multi_gpu or len(devices.model_gpus) > 1:
             reasons.append("in a cluster a worker without GPUs is one device: its model is not mirrored")
-        alone = _on_cpus(Devices(), offered)
+        alone = _on_cpus(DevicesSection(), offered)
     else:
         every = devices.visible or range(gpus)
         chosen: Sequence[int] = sorted(set(every)) if devices.multi_gpu else devices.model_gpus or [min(every)]
-        asked = Devices(visible_gpus=",".join(map(str, chosen)), multi_gpu=devices.multi_gpu or len(chosen) > 1)
+        asked = DevicesSection(visible_gpus=",".join(map(str, chosen)), multi_gpu=devices.multi_gpu or len(chosen) > 1)
         alone = _on_gpus(asked, gpus, offered)
     return attrs.evolve(alone, strategy=WORKERS, cluster=cluster, reasons=(*alone.reasons, *reasons))
 
 
-def _on_gpus(devices: Devices, count: int, offered: Offered) -> Placement:
+def _on_gpus(devices: DevicesSection, count: int, offered: Offered) -> Placement:
     visible = sorted(set(devices.visible or range(count)))
     missing = [number for number in visible if number >= count]
     if missing:
@@ -156,7 +156,9 @@ def _dual(data: Tuple[str, ...], model: Tuple[str, ...], roles: Dict[str, str], 
     return Placement(data[0], model, strategy, roles, tuple(reasons), data[1:])
 
 
-def _one_or_mirrored(devices: Devices, visible: Sequence[int], reasons: List[str], offered: Offered) -> Placement:
+def _one_or_mirrored(
+    devices: DevicesSection, visible: Sequence[int], reasons: List[str], offered: Offered
+) -> Placement:
     try:
         compat.set_visible("GPU", visible, offered)
         compat.set_memory_growth("GPU", visible, offered)
@@ -186,12 +188,12 @@ def _already_visible(offered: Offered) -> List[int]:
     return [number for number, gpu in enumerate(compat.physical_devices("GPU", offered)) if gpu.name in seen]
 
 
-def _not_dual(devices: Devices) -> List[str]:
+def _not_dual(devices: DevicesSection) -> List[str]:
     is_alone = bool(devices.data_gpus) and not devices.model_gpus
     return ["data_gpu alone makes no dual pipeline: name model_gpu too"] if is_alone else []
 
 
-def _on_cpus(devices: Devices, offered: Offered) -> Placement:
+def _on_cpus(devices: DevicesSection, offered: Offered) -> Placement:
     """The same roles on the only kind of device there is."""
     gpus = _named(devices)
     reasons = ["TensorFlow sees no GPU: the CPU trains"]
@@ -216,7 +218,7 @@ def _on_cpus(devices: Devices, offered: Offered) -> Placement:
     return _dual(data, model, roles, reasons)
 
 
-def _named(devices: Devices) -> List[int]:
+def _named(devices: DevicesSection) -> List[int]:
     """The GPUs of a recipe whose places logical CPU devices take, rising; none where one device does everything."""
     if devices.multi_gpu:
         return sorted(set(devices.visible or range(STAND_INS)))

@@ -15,13 +15,13 @@ from xtts import compat
 from xtts.audio import wav
 from xtts.audio.griffin_lim import griffin_lim
 from xtts.audio.mel import MelSpec
-from xtts.inference.generation import decoded, most_codes
+from xtts.inference.generation import decode_codes, max_codes
 from xtts.model.codec import Codec
 from xtts.model.generation import generate
 from xtts.model.gpt import Gpt
 from xtts.pipeline.features import Features, reference_shape, samples_for
 from xtts.pipeline.recordings import Recordings
-from xtts.planning.dataset import Part
+from xtts.planning.dataset import Split
 from xtts.planning.sizes import FRAMES_PER_CODE
 from xtts.recipe.schema import Recipe
 from xtts.reporting import mel_pictures
@@ -58,9 +58,9 @@ class Samples:
         folder.mkdir(parents=True, exist_ok=True)
         name = f"{self.stage}-{step:07d}-{number}"
         wave = griffin_lim(mel, self.spec, stats=self.stats)
-        wav.write(folder / f"{name}.wav", wave, self.spec.sample_rate)
+        wav.write_wav(folder / f"{name}.wav", wave, self.spec.sample_rate)
         shown = [one * self.stats for one in (mel, *against)]
-        (folder / f"{name}.png").write_bytes(mel_pictures.picture(*shown))
+        (folder / f"{name}.png").write_bytes(mel_pictures.mel_png(*shown))
         self.journal.add_sample(self.stage, step, kind, text, f"samples/{name}.wav", f"samples/{name}.png")
         self.newest = folder / f"{name}.wav"
 
@@ -68,7 +68,7 @@ class Samples:
 class CodecSamples(Samples):
     """Recordings, through the codec and back."""
 
-    def prepare(self, recipe: Recipe, part: Part, features: Features, codec: Codec) -> "CodecSamples":
+    def prepare(self, recipe: Recipe, part: Split, features: Features, codec: Codec) -> "CodecSamples":
         """Look some recordings up, and cut them to one length, which is one trace."""
         recordings = Recordings(part, recipe.audio.sample_rate)
         some = range(min(MOST, len(part.lengths)))
@@ -106,7 +106,7 @@ class GptSamples(Samples):
     """Sentences that were not trained on, in the voices of recordings that were not either."""
 
     def prepare(
-        self, recipe: Recipe, part: Part, tokenizer: Tokenizer, features: Features, gpt: Gpt, codec: Codec
+        self, recipe: Recipe, part: Split, tokenizer: Tokenizer, features: Features, gpt: Gpt, codec: Codec
     ) -> "GptSamples":
         """Encode the sentences and their voices; saying them is one trace."""
         self._sentences = sentences(recipe, part, tokenizer)
@@ -118,7 +118,7 @@ class GptSamples(Samples):
         text = np.zeros((len(ids), width), np.int32)
         for number, row in enumerate(ids):
             text[number, : len(row)] = row
-        most = most_codes(gpt, width)
+        most = max_codes(gpt, width)
         reference = features.reference_mel(voices.astype(np.float32), np.full(len(ids), samples, np.int32))
         self._arguments = (tf.constant(text), tf.constant([len(row) for row in ids], tf.int32), reference)
 
@@ -128,7 +128,7 @@ class GptSamples(Samples):
             return spoken.lengths, spoken.codes
 
         def decode(codes: Tensor, lengths: Tensor) -> Tensor:
-            return decoded(codec, gpt, codes, lengths)
+            return decode_codes(codec, gpt, codes, lengths)
 
         self.functions = [compat.compiled(one, autograph=False) for one in (say, decode)]
         self._hear()
@@ -146,7 +146,7 @@ class GptSamples(Samples):
         return [mel[: FRAMES_PER_CODE * int(length)] for mel, length in zip(mels, lengths.numpy())]
 
 
-def sentences(recipe: Recipe, part: Part, tokenizer: Tokenizer) -> List[Sentence]:
+def sentences(recipe: Recipe, part: Split, tokenizer: Tokenizer) -> List[Sentence]:
     """The recipe's own sentences, or the first that were held out."""
     utterances = part.corpus.utterances
     if not recipe.run.say:

@@ -24,7 +24,7 @@ Tensor = Any  # tf.Tensor; TensorFlow brings no types
 Batch = Dict[str, Tensor]
 
 
-class Found(NamedTuple):
+class StageLosses(NamedTuple):
     """What a pass over one batch found; float32."""
 
     means: Tensor  # [parts]
@@ -32,7 +32,7 @@ class Found(NamedTuple):
     extra: Any  # what `statistics` takes; tensors
 
 
-class Piece(NamedTuple):
+class StepPiece(NamedTuple):
     """Which piece of a step a batch is. A step is cut in as many as it has replicas and accumulated batches."""
 
     number: Tensor
@@ -46,16 +46,18 @@ class Stage(Protocol):
     parts: Tuple[str, ...]  # of the loss
     weights: Tuple[float, ...]  # of each part in the whole
     shapes: Tuple[Shape, ...]  # of its batches
-    is_free: bool  # shapes are but the largest that batches have: one function takes all, of whatever rows and lengths
+    dynamic_shapes: (
+        bool  # shapes are but the largest that batches have: one function takes all, of whatever rows and lengths
+    )
     model: Any
 
     def inputs(self, shape: Shape, replicas: int) -> Dict[str, Any]:
         """The specs of a batch's tensors, by name."""
 
-    def losses(self, batch: Batch, shape: Optional[Shape], seed: Tensor, training: bool) -> Found:
+    def losses(self, batch: Batch, shape: Optional[Shape], seed: Tensor, training: bool) -> StageLosses:
         """The losses of one replica's batch; None: of free lengths. `seed`: two integers, other ones for each batch."""
 
-    def statistics(self, extra: Any, seed: Tensor, piece: Piece) -> List[Tensor]:
+    def statistics(self, extra: Any, seed: Tensor, piece: StepPiece) -> List[Tensor]:
         """What moves weights that no gradient does, float32; it adds up over a step. `seed` is the step's."""
 
     def statistics_shapes(self, pieces: int) -> List[Tuple[int, ...]]:
@@ -69,7 +71,7 @@ class CodecStage:
     """Mels to codes and back."""
 
     name = "codec"
-    is_free = False  # its cuts have one length, whatever the recordings have
+    dynamic_shapes = False  # its cuts have one length, whatever the recordings have
     parts: Tuple[str, ...] = ("reconstruction", "commitment")
 
     def __init__(self, recipe: Recipe) -> None:
@@ -86,15 +88,15 @@ class CodecStage:
             "lengths": tf.TensorSpec([rows], tf.int32),
         }
 
-    def losses(self, batch: Batch, shape: Optional[Shape], seed: Tensor, training: bool) -> Found:
+    def losses(self, batch: Batch, shape: Optional[Shape], seed: Tensor, training: bool) -> StageLosses:
         lengths = batch["lengths"]
         found = self.model.train_pass(tf.cast(batch["mel"], self._dtype), lengths)
         frames, codes = tf.reduce_sum(lengths), tf.reduce_sum(code_lengths(lengths))
-        return Found(
+        return StageLosses(
             tf.stack([found.reconstruction, found.commitment]), tf.cast(tf.stack([frames, codes]), tf.float32), found
         )
 
-    def statistics(self, extra: Pass, seed: Tensor, piece: Piece) -> List[Tensor]:
+    def statistics(self, extra: Pass, seed: Tensor, piece: StepPiece) -> List[Tensor]:
         book = self.model.codebook
         counted = book.statistics(extra.encoded, extra.codes, extra.inside)
         return [*counted, *book.draw(extra.encoded, seed[0], seed[1], extra.inside, piece.number, piece.of)]
@@ -129,15 +131,15 @@ class GptStage:
         tokenizer: Tokenizer,
         shapes: Tuple[Shape, ...],
         text_tokens: Optional[int] = None,
-        reads_stop: bool = False,
+        use_stop_token: bool = False,
         pace: Optional[float] = None,
     ) -> None:
         self._recipe, self._dtype, self.shapes = recipe, tf.as_dtype(recipe.train.precision), shapes
-        self.is_free = recipe.data.shapes == "relaxed"
+        self.dynamic_shapes = recipe.data.shapes == "relaxed"
         size = SIZES[recipe.model.size]
         self.model = Gpt(
             size.gpt,
-            tokens_of(recipe, tokenizer, text_tokens, reads_stop),
+            tokens_of(recipe, tokenizer, text_tokens, use_stop_token),
             np.random.default_rng([recipe.run.seed, 1]),
             recipe.audio.n_mels,
             pace,
@@ -154,7 +156,7 @@ class GptStage:
             "reference": tf.TensorSpec([rows, frames, self._recipe.audio.n_mels], tf.float32),
         }
 
-    def losses(self, batch: Batch, shape: Optional[Shape], seed: Tensor, training: bool) -> Found:
+    def losses(self, batch: Batch, shape: Optional[Shape], seed: Tensor, training: bool) -> StageLosses:
         found, _ = self.model.losses(
             batch["text"],
             batch["text_lengths"],
@@ -165,9 +167,9 @@ class GptStage:
             dropout=self._recipe.train.dropout if training else 0.0,
             seed=seed,
         )
-        return Found(tf.stack([found.text, found.codes]), tf.stack([found.text_tokens, found.code_tokens]), ())
+        return StageLosses(tf.stack([found.text, found.codes]), tf.stack([found.text_tokens, found.code_tokens]), ())
 
-    def statistics(self, extra: Any, seed: Tensor, piece: Piece) -> List[Tensor]:
+    def statistics(self, extra: Any, seed: Tensor, piece: StepPiece) -> List[Tensor]:
         return []
 
     def statistics_shapes(self, pieces: int) -> List[Tuple[int, ...]]:
@@ -187,7 +189,7 @@ def _longest(batch: Batch) -> Tensor:
 
 
 def tokens_of(
-    recipe: Recipe, tokenizer: Tokenizer, text_tokens: Optional[int] = None, reads_stop: bool = False
+    recipe: Recipe, tokenizer: Tokenizer, text_tokens: Optional[int] = None, use_stop_token: bool = False
 ) -> Tokens:
     """How many tokens the GPT has: the tokenizer's, or more where published weights, which read [STOP], have more."""
     codec = SIZES[recipe.model.size].codec
@@ -198,7 +200,7 @@ def tokens_of(
         text_stop=tokenizer.stop,
         audio_start=codec.codes,
         audio_stop=codec.codes + 1,
-        reads_stop=reads_stop,
+        use_stop_token=use_stop_token,
     )
 
 

@@ -16,12 +16,12 @@ import tensorflow as tf
 
 from xtts import compat
 from xtts.model.layers import extents
-from xtts.pipeline.prefetcher import Work
+from xtts.pipeline.prefetcher import StepBatches
 from xtts.planning.shapes import Shape
 from xtts.recipe.schema import Recipe
 from xtts.training.optimizer import AdamW
 from xtts.training.placement import Placement
-from xtts.training.stages import Piece, Stage, trainable
+from xtts.training.stages import Stage, StepPiece, trainable
 
 Tensor = Any  # tf.Tensor; TensorFlow brings no types
 
@@ -29,7 +29,7 @@ LOSS_SCALE = {"float16": 1024.0}  # lifts small gradients out of what float16 ro
 _SPREAD = 7919  # between the seeds of two replicas
 
 
-class Result(NamedTuple):
+class StepResult(NamedTuple):
     """One optimizer step, on the host."""
 
     loss: float
@@ -39,7 +39,7 @@ class Result(NamedTuple):
     is_finite: bool  # False: nothing moved
 
 
-class Steps:
+class TrainingSteps:
     """The functions of a stage's shapes."""
 
     def __init__(
@@ -69,8 +69,8 @@ class Steps:
         self._concrete: Dict[Any, Any] = {}
         self._trials: Dict[Any, List[Any]] = {}  # the specs of a batch of nothing, for each function
         batch = self._move if self._accumulated == 1 else self._add
-        if stage.is_free:
-            self._by_shape = [self._compiled(batch, stage.shapes[-1], is_free=True)]
+        if stage.dynamic_shapes:
+            self._by_shape = [self._compiled(batch, stage.shapes[-1], dynamic_shapes=True)]
         else:
             self._by_shape = [self._compiled(batch, shape) for shape in stage.shapes]
         self._apply = self._compiled(self._apply_sums, None) if self._accumulated > 1 else None
@@ -94,12 +94,12 @@ class Steps:
             progress(done + 1, len(self.functions))
         return seconds
 
-    def __call__(self, work: Work) -> Result:
+    def __call__(self, work: StepBatches) -> StepResult:
         """Take one optimizer step."""
         step = np.int32(work.step)
         found: List[Any] = []
         for number, (shape, batch) in enumerate(zip(work.shapes, work.batches)):
-            function = self._by_shape[0 if self._stage.is_free else shape]
+            function = self._by_shape[0 if self._stage.dynamic_shapes else shape]
             count = np.int32(work.step * self._accumulated + number)
             values = [batch[name] for name in self._names]
             found.append(self._called(function, [*values, np.maximum(work.totals, 1), step, count, True]))
@@ -110,7 +110,7 @@ class Steps:
             parts, moved = found[0][0].numpy(), found[0][1:]
         norm, is_finite, rate = (one.numpy() for one in moved)
         named = {name: float(part) for name, part in zip(self._stage.parts, parts)}
-        return Result(float(self._whole(parts)), named, float(norm), float(rate), bool(is_finite))
+        return StepResult(float(self._whole(parts)), named, float(norm), float(rate), bool(is_finite))
 
     def validate(self, batches: Sequence[Tuple[Dict[str, Any], np.ndarray]]) -> Dict[str, float]:
         """The mean of each part over batches of the validation shape, with the weights as they are."""
@@ -131,13 +131,15 @@ class Steps:
             tensors = [tf.identity(tf.cast(value, spec.dtype)) for value, spec in zip(values, specs)]
             return self._concrete[function](*tensors)
 
-    def _compiled(self, body: Callable[..., Any], shape: Optional[Shape], is_free: bool = False) -> compat.Compiled:
+    def _compiled(
+        self, body: Callable[..., Any], shape: Optional[Shape], dynamic_shapes: bool = False
+    ) -> compat.Compiled:
         """`body` on every replica, as one function of plain tensors; free ones are tried in `shape`, and take any."""
         replicas = len(self._share)
         inputs = self._stage.inputs(shape, replicas) if shape else {}
         names, scalars = list(inputs), _SCALARS[body.__name__](len(self._stage.parts))
-        signature = [*(_opened(spec) if is_free else spec for spec in inputs.values()), *scalars]
-        static = None if is_free else shape
+        signature = [*(_opened(spec) if dynamic_shapes else spec for spec in inputs.values()), *scalars]
+        static = None if dynamic_shapes else shape
 
         def function(*values: Tensor) -> Any:
             def on_replica() -> Any:
@@ -150,7 +152,7 @@ class Steps:
             # Everything was added up over replicas, so that all have the same.
             return tf.nest.map_structure(lambda one: self._strategy.experimental_local_results(one)[0], found)
 
-        size = f"_{static.text_length}x{static.mel_frames}x{static.batch_size}" if static else "_free" * is_free
+        size = f"_{static.text_length}x{static.mel_frames}x{static.batch_size}" if static else "_free" * dynamic_shapes
         function.__name__ = f"{self._stage.name}{body.__name__}{size}"
         # XLA cannot reduce over replicas on every release: mirrored steps compile what each computes alone.
         whole = self._jit and not self._is_mirrored
@@ -178,7 +180,7 @@ class Steps:
         parts, gradients, extra = compute(totals, seed, *batch.values())
         place = (number - step * self._accumulated) * self._placement.replicas + replica
         step_seed = tf.stack([self._recipe.run.seed, step])
-        return parts, [*gradients, *self._stage.statistics(extra, step_seed, Piece(place, self._pieces))]
+        return parts, [*gradients, *self._stage.statistics(extra, step_seed, StepPiece(place, self._pieces))]
 
     def _move(
         self,

@@ -13,7 +13,7 @@ import attrs
 import numpy as np
 
 from xtts.audio.mel import SPEAKER, filterbank, window
-from xtts.planning.sizes import LATENTS, SIZES, Codec, Decoder, Gpt, Size, Speaker
+from xtts.planning.sizes import LATENTS, SIZES, CodecSize, DecoderSize, GptSize, ModelSize, SpeakerSize
 
 Shape = Tuple[int, ...]
 Named = Iterator[Tuple[str, Shape]]
@@ -38,17 +38,17 @@ HEAD_WIDTH = 64  # of published models; shapes do not tell it
 
 
 @attrs.frozen
-class Description:
+class ModelDescription:
     """What tensors say a model is."""
 
-    size: Size
+    size: ModelSize
     text_tokens: int
     n_mels: int = 80
     parts: Tuple[str, ...] = tuple(PREFIXES)  # that are there
     is_published: bool = True  # or was trained from what is; False: from nothing, by a run
 
 
-def shapes(model: Description) -> Dict[str, Shape]:
+def tensor_shapes(model: ModelDescription) -> Dict[str, Shape]:
     """Every tensor that must be there."""
     size = model.size
     audio_tokens = size.codec.audio_tokens
@@ -64,7 +64,7 @@ def shapes(model: Description) -> Dict[str, Shape]:
     return found
 
 
-def constants(model: Description) -> Dict[str, np.ndarray]:
+def constants(model: ModelDescription) -> Dict[str, np.ndarray]:
     """Tensors that are no weights, which the public implementation wants nevertheless: fresh ones."""
     found: Dict[str, np.ndarray] = {}
     if "speaker" in model.parts:
@@ -83,7 +83,7 @@ def constants(model: Description) -> Dict[str, np.ndarray]:
     return found
 
 
-def published(name: str) -> Optional[str]:
+def published_name(name: str) -> Optional[str]:
     """The name in today's spelling, without a trainer's prefix; None: not a part of the model."""
     name = name[len("xtts.") :] if name.startswith("xtts.") else name
     for old, new in OLDER.items():
@@ -92,9 +92,9 @@ def published(name: str) -> Optional[str]:
     return None if IGNORED.match(name) else name
 
 
-def problems(model: Description, tensors: Mapping[str, np.ndarray]) -> List[str]:
+def layout_problems(model: ModelDescription, tensors: Mapping[str, np.ndarray]) -> List[str]:
     """Every tensor that is missing, misshapen or surplus, with the shape it has and the one it should have."""
-    wanted = shapes(model)
+    wanted = tensor_shapes(model)
     for name in [name for name in wanted if name.endswith(DIRECTION)]:
         stem = name[: -len(DIRECTION)]
         if stem + ".weight" in tensors and name not in tensors and stem + SCALE not in tensors:  # it is folded
@@ -123,7 +123,7 @@ def problems(model: Description, tensors: Mapping[str, np.ndarray]) -> List[str]
     return found
 
 
-def describe(tensors: Mapping[str, np.ndarray], settings: Mapping[str, Any]) -> Description:
+def describe_tensors(tensors: Mapping[str, np.ndarray], settings: Mapping[str, Any]) -> ModelDescription:
     """The model whose tensors these are. `settings` is what a Coqui config says of it (`model_args`), as far as known.
 
     Shapes do not tell the number of heads: without settings they are 64 wide, as in every published model.
@@ -132,8 +132,10 @@ def describe(tensors: Mapping[str, np.ndarray], settings: Mapping[str, Any]) -> 
     n_mels = look.size("gpt.conditioning_encoder.init.weight 1", "mel_stats 0", default=80)
     parts = tuple(part for part, prefix in PREFIXES.items() if look.has(prefix))
     text_tokens = look.size("gpt.text_embedding.weight 0", "gpt.text_head.weight 0", "gpt.text_head.bias 0")
-    size = Size(_describe_gpt(look, settings), _describe_codec(look), _describe_speaker(look), _describe_decoder(look))
-    return Description(size, text_tokens, n_mels, parts)
+    size = ModelSize(
+        _describe_gpt(look, settings), _describe_codec(look), _describe_speaker(look), _describe_decoder(look)
+    )
+    return ModelDescription(size, text_tokens, n_mels, parts)
 
 
 class _Look:
@@ -165,7 +167,7 @@ class _Look:
         return min(max(numbers) + 1, 2 * len(numbers) + 8) if numbers else 0
 
 
-def _describe_gpt(look: _Look, settings: Mapping[str, Any]) -> Gpt:
+def _describe_gpt(look: _Look, settings: Mapping[str, Any]) -> GptSize:
     blocks = "gpt.gpt.h."
     width = look.size(
         "gpt.final_norm.weight 0",
@@ -180,7 +182,7 @@ def _describe_gpt(look: _Look, settings: Mapping[str, Any]) -> Gpt:
     perceiver = "gpt.conditioning_perceiver.layers."
     inner = look.size(f"{perceiver}0.0.to_q.weight 0", f"{perceiver}0.0.to_out.weight 1", default=8 * HEAD_WIDTH)
     defaults = SIZES["v2"].gpt
-    return Gpt(
+    return GptSize(
         layers=look.count(blocks),
         width=width,
         heads=heads or max(1, width // HEAD_WIDTH),
@@ -194,7 +196,7 @@ def _describe_gpt(look: _Look, settings: Mapping[str, Any]) -> Gpt:
     )
 
 
-def _describe_codec(look: _Look) -> Codec:
+def _describe_codec(look: _Look) -> CodecSize:
     """Of the codec's own tensors; where it is not there, as published, with the codes that the transformer has."""
     default = SIZES["v2"].codec
     codes = look.size(
@@ -205,7 +207,7 @@ def _describe_codec(look: _Look) -> Codec:
         "gpt.mel_head.weight 0 2",
         "gpt.mel_head.bias 0 2",
     )
-    return Codec(
+    return CodecSize(
         hidden=look.size("dvae.encoder.0.0.weight 0", "dvae.encoder.0.0.bias 0", default=default.hidden),
         code_width=look.size("dvae.codebook.embed 0", "dvae.codebook.embed_avg 0", default=default.code_width),
         codes=codes,
@@ -214,7 +216,7 @@ def _describe_codec(look: _Look) -> Codec:
     )
 
 
-def _describe_speaker(look: _Look) -> Speaker:
+def _describe_speaker(look: _Look) -> SpeakerSize:
     default, prefix = SIZES["v2"].speaker, PREFIXES["speaker"]
     if not look.has(prefix):
         return default
@@ -223,7 +225,7 @@ def _describe_speaker(look: _Look) -> Speaker:
         look.size(f"{prefix}layer{stage}.0.conv1.weight 0", f"{prefix}layer{stage}.0.bn1.weight 0") for stage in stages
     )
     channels = look.size(f"{prefix}attention.3.weight 0", f"{prefix}attention.3.bias 0")
-    return Speaker(
+    return SpeakerSize(
         blocks=tuple(look.count(f"{prefix}layer{stage}.") for stage in stages),
         filters=filters,
         width=look.size(f"{prefix}fc.weight 0", f"{prefix}fc.bias 0"),
@@ -232,7 +234,7 @@ def _describe_speaker(look: _Look) -> Speaker:
     )
 
 
-def _describe_decoder(look: _Look) -> Decoder:
+def _describe_decoder(look: _Look) -> DecoderSize:
     default, prefix = SIZES["v2"].decoder, PREFIXES["decoder"]
     if not look.has(prefix):
         return default
@@ -248,7 +250,7 @@ def _describe_decoder(look: _Look) -> Decoder:
     usual = (*default.kernels, *([4] * ups))
     kernels = tuple(kernel(usual[up], f"ups.{up}") for up in range(ups))
     blocks = [[f"resblocks.{up * per_up + place}.convs1.0" for up in range(ups)] for place in range(per_up)]
-    return Decoder(
+    return DecoderSize(
         width=look.size(f"{prefix}conv_pre.weight 0", f"{prefix}conv_pre.bias 0", f"{prefix}cond_layer.weight 0"),
         upsampling=tuple(max(1, kernel // 2) for kernel in kernels),  # as in every HiFi-GAN that was published
         kernels=kernels,
@@ -262,7 +264,7 @@ def _count_in(settings: Mapping[str, Any], key: str) -> Optional[int]:
     return value if type(value) is int and value > 0 else None
 
 
-def _gpt(size: Gpt, text_tokens: int, audio_tokens: int, n_mels: int) -> Named:
+def _gpt(size: GptSize, text_tokens: int, audio_tokens: int, n_mels: int) -> Named:
     width, inner = size.width, size.perceiver_heads * size.perceiver_head_width
     yield from _dense("conditioning_encoder.init", width, n_mels, 1)
     for block in range(size.conditioning_blocks):
@@ -304,7 +306,7 @@ def _gpt(size: Gpt, text_tokens: int, audio_tokens: int, n_mels: int) -> Named:
         yield from _dense(f"{kind}_head", tokens, width)
 
 
-def _codec(size: Codec, n_mels: int) -> Named:
+def _codec(size: CodecSize, n_mels: int) -> Named:
     hidden, wide, kernel = size.hidden, 2 * size.hidden, size.kernel
     yield from _dense("encoder.0.0", hidden, n_mels, kernel)
     yield from _dense("encoder.1.0", wide, hidden, kernel)
@@ -323,7 +325,7 @@ def _codec(size: Codec, n_mels: int) -> Named:
     yield "codebook.cluster_size", (size.codes,)
 
 
-def _speaker(size: Speaker) -> Named:
+def _speaker(size: SpeakerSize) -> Named:
     before = size.filters[0]
     yield from _dense("conv1", before, 1, 3, 3)
     yield from _batch_norm("bn1", before)
@@ -347,7 +349,7 @@ def _speaker(size: Speaker) -> Named:
     yield from _dense("fc", size.width, 2 * channels)
 
 
-def _decoder(size: Decoder, latent_width: int, speaker_width: int) -> Named:
+def _decoder(size: DecoderSize, latent_width: int, speaker_width: int) -> Named:
     yield from _dense("conv_pre", size.width, latent_width, 7)
     yield from _dense("cond_layer", size.width, speaker_width, 1)
     width = size.width

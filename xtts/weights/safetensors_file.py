@@ -61,7 +61,7 @@ def widened(halves: np.ndarray) -> np.ndarray:
     return wide.view(np.float32)
 
 
-def read(path: Union[str, Path]) -> Tuple[Tensors, Dict[str, str]]:
+def read_safetensors(path: Union[str, Path]) -> Tuple[Tensors, Dict[str, str]]:
     """The tensors of a file, and what its metadata says."""
     path = Path(path)
     content = mapped(path)
@@ -82,7 +82,9 @@ def read(path: Union[str, Path]) -> Tuple[Tensors, Dict[str, str]]:
         raise WeightsError(f"{path}: this is no sound safetensors file, {error}; {DAMAGED}") from None
 
 
-def write(path: Union[str, Path], tensors: Mapping[str, np.ndarray], metadata: Optional[Dict[str, str]] = None) -> None:
+def write_safetensors(
+    path: Union[str, Path], tensors: Mapping[str, np.ndarray], metadata: Optional[Dict[str, str]] = None
+) -> None:
     """Write a file, whole or not at all, with the folders it stands in."""
     path = Path(path)
     kinds = {name: np.dtype(tensor.dtype).newbyteorder("<").str for name, tensor in tensors.items()}

@@ -96,7 +96,7 @@ class Storage(NamedTuple):
     order: str  # of the bytes: < or >
 
 
-def load(path: Union[str, Path]) -> Any:
+def load_torch_file(path: Union[str, Path]) -> Any:
     """What torch.save was given, with arrays for its tensors; a `WeightsError` for whatever is not just that."""
     path = Path(path)
     content = mapped(path)

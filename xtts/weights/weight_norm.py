@@ -45,7 +45,7 @@ def spelled(tensors: Tensors) -> Dict[str, str]:
     return found
 
 
-def fold(tensors: Tensors) -> Tensors:
+def fold_weight_norm(tensors: Tensors) -> Tensors:
     """The tensors with each pair of halves made one weight, in the place of its direction; all others as they are."""
     scales, directions = {}, {}
     for folded, key in spelled(tensors).items():
@@ -62,7 +62,7 @@ def fold(tensors: Tensors) -> Tensors:
     return result
 
 
-def unfold(tensors: Tensors, names: Iterable[str], spelling: str = "parametrizations") -> Tensors:
+def unfold_weight_norm(tensors: Tensors, names: Iterable[str], spelling: str = "parametrizations") -> Tensors:
     """The tensors with each of the named weights, in published layout, made a scale and a direction."""
     wanted = set(names)
     missing = sorted(name for name in wanted if name not in tensors or not name.endswith(FOLDED))

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from run_processes import SUPPORT
 
-from xtts.commands.tune.trial import Found, Trials, why
-from xtts.commands.tune.tune import TuneError, TuneMistake, _Search, check_out, knobs, tune, write
-from xtts.progress import Bar
+from xtts.commands.tune.trial import TrialResult, Trials, why
+from xtts.commands.tune.tune import TuneError, TuneUsageError, _Search, check_out, tune, tuned_settings, write_tuned
+from xtts.progress import ProgressBar
 from xtts.recipe import loading
 
 # As small_run.py, but for a batch that the kernel would not give memory to: it ends as the kernel ends it.
@@ -49,8 +49,8 @@ def test_a_trial_that_is_killed_ends_itself_and_not_the_tuning(runs, tmp_path):
     assert any("ended by signal 9" in line for line in said)
     assert sorted(path.name for path in (runs.root / "runs").iterdir()) == before  # trials leave no folders
     json.dumps(found.as_json())
-    write(recipe, tmp_path / "tuned.toml", found)
-    assert loading.load(tmp_path / "tuned.toml").train.steps == loading.load(recipe).train.steps
+    write_tuned(recipe, tmp_path / "tuned.toml", found)
+    assert loading.load_recipe(tmp_path / "tuned.toml").train.steps == loading.load_recipe(recipe).train.steps
 
 
 @pytest.mark.parametrize("way", ["late", "interrupted"])
@@ -89,17 +89,17 @@ class Machine:
         self.tried.append(named)
         rate = self.rate(named)
         if isinstance(rate, str):
-            return Found(named, failure=rate)
-        return Found(named, rate * self.noise(len(self.tried)), self.wait, 1, 0.0, 1000.0, 100.0, None, 20)
+            return TrialResult(named, failure=rate)
+        return TrialResult(named, rate * self.noise(len(self.tried)), self.wait, 1, 0.0, 1000.0, 100.0, None, 20)
 
 
 def searched(tmp_path, machine, *names, minutes=10.0, text="# mine\n[train]\nbatch_size = 8  # rows\nsteps = 1000\n"):
     path = tmp_path / "mine.toml"
     path.write_text(text, encoding="utf-8")
     said = []
-    search = _Search(path, [], minutes, Bar("tuning"), said.append)
+    search = _Search(path, [], minutes, ProgressBar("tuning"), said.append)
     search.begin(machine)
-    for knob in knobs("gpt"):
+    for knob in tuned_settings("gpt"):
         if knob.name in names:
             search.turn(knob)
     return search, said
@@ -142,7 +142,7 @@ def test_the_best_is_measured_again_beside_each_candidate(tmp_path):
 
 def test_compiling_pays_only_in_a_run_that_is_long_enough(tmp_path):
     """Frames a second are those of the whole run, with the seconds before its first step."""
-    found = Found({}, frames_per_second=200.0, trace_seconds=60.0)
+    found = TrialResult({}, frames_per_second=200.0, trace_seconds=60.0)
     assert found.run_rate(frames=200.0 * 60) == 100.0
     assert found.run_rate(frames=200.0 * 60 * 99) == pytest.approx(198.0)
 
@@ -183,7 +183,7 @@ def test_a_recipe_that_cannot_run_cannot_be_tuned(tmp_path):
 
 def test_only_what_is_asked_for_is_tried(tmp_path):
     """Speed alone leaves batches and numbers as they are; what is not known is refused."""
-    assert [knob.name for knob in knobs("gpt") if knob.changes_speed_only] == ["workers", "buffer", "xla"]
+    assert [knob.name for knob in tuned_settings("gpt") if knob.changes_speed_only] == ["workers", "buffer", "xla"]
     (tmp_path / "x.toml").write_text("[train]\n")
     with pytest.raises(TuneError, match="--only batsh: there is no such thing to try; write speed, or some of batch,"):
         tune(tmp_path / "x.toml", only=["batsh"])
@@ -194,7 +194,7 @@ def test_a_cluster_is_not_tuned(tmp_path):
     path = tmp_path / "x.toml"
     for cluster in ('workers = ["10.0.0.1:8888", "10.0.0.2:8888"]', "slurm = true"):
         path.write_text(f"[cluster]\n{cluster}\n")
-        with pytest.raises(TuneMistake, match="a trial is one process; leave it out while tuning"):
+        with pytest.raises(TuneUsageError, match="a trial is one process; leave it out while tuning"):
             tune(path)
 
 

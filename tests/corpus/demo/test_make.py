@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from xtts.corpus.demo import make as demo
 from xtts.corpus.demo.espeak import SAMPLE_RATE, Espeak, EspeakError
 from xtts.corpus.demo.grammar import GRAMMARS
-from xtts.corpus.demo.make import DemoError, make, voice
+from xtts.corpus.demo.make import DemoError, demo_voice, make_demo_corpus
 from xtts.text.normalise import normalise
 
 ASKED = {"minutes": 1.5, "voices": 4, "languages": ("en", "fa"), "seed": 7}
@@ -35,7 +35,7 @@ SENTENCES = {
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
-    return make(tmp_path_factory.mktemp("demo") / "corpus", **ASKED)
+    return make_demo_corpus(tmp_path_factory.mktemp("demo") / "corpus", **ASKED)
 
 
 def lines(folder):
@@ -137,7 +137,7 @@ def test_voices_differ(corpus):
 @given(st.integers(0, 2**31 - 1))
 def test_no_two_voices_are_the_same(seed):
     """Up to a hundred voices of any seed have parameters of their own, within what espeak-ng speaks clearly."""
-    voices = [voice(number, seed) for number in range(100)]
+    voices = [demo_voice(number, seed) for number in range(100)]
     assert len({v[1:] for v in voices}) == len({v.name for v in voices}) == 100
     assert all(72 <= v.pitch <= 231 and 95 <= v.formants <= 105 and 145 <= v.rate <= 165 for v in voices)
 
@@ -146,7 +146,7 @@ def test_no_two_voices_are_the_same(seed):
 def test_speech_is_heard_and_grows_with_the_text(language):
     """espeak-ng really speaks both languages: longer text takes longer, and is not silence."""
     with Espeak() as library:
-        clips = [library.speak(text, language, voice(0, 0)) for text in SENTENCES[language]]
+        clips = [library.speak(text, language, demo_voice(0, 0)) for text in SENTENCES[language]]
     short, middle, long = (np.frombuffer(clip, dtype=np.int16).astype(float) for clip in clips)
     assert 1.5 * len(short) < len(middle) < len(long) / 1.5
     assert all(np.sqrt(np.mean(clip**2)) > 500 for clip in (short, middle, long))
@@ -155,15 +155,15 @@ def test_speech_is_heard_and_grows_with_the_text(language):
 def test_persian_is_read_as_words():
     """Persian letters are sounded, not spelled: a word takes no longer than its letters allow."""
     with Espeak() as library:
-        word = len(library.speak("سلام", "fa", voice(0, 0)))
-        spelled = len(library.speak("س ل ا م", "fa", voice(0, 0)))
+        word = len(library.speak("سلام", "fa", demo_voice(0, 0)))
+        spelled = len(library.speak("س ل ا م", "fa", demo_voice(0, 0)))
     assert word < 0.7 * spelled
 
 
 def test_the_same_seed_gives_the_same_bytes(corpus, tmp_path):
     """Made twice in one process, a corpus is the same; with another seed it is not."""
-    again = make(tmp_path / "again", **ASKED)
-    other = make(tmp_path / "other", **{**ASKED, "seed": 8})
+    again = make_demo_corpus(tmp_path / "again", **ASKED)
+    other = make_demo_corpus(tmp_path / "other", **{**ASKED, "seed": 8})
     assert digest(again.folder) == digest(corpus.folder) != digest(other.folder)
 
 
@@ -171,7 +171,7 @@ def test_sentences_and_recordings_are_the_same_on_every_python():
     """What Python and NumPy add to espeak-ng's samples is the same bytes in every version of them."""
     streams = [demo._sentences(grammar, language, 1) for language, grammar in GRAMMARS["wide"].items()]
     drawn = [next(stream) for stream in streams for _ in range(50)]
-    drawn += [tuple(voice(number, 1)) for number in range(8)]
+    drawn += [tuple(demo_voice(number, 1)) for number in range(8)]
     spoken = (np.arange(-40_000, 40_000) ** 2 % 20_011 - 10_000).astype(np.int16)
     recorded = demo._recorded(np.concatenate([np.zeros(999, np.int16), spoken]), seed=3)
     assert hashlib.sha256(repr(drawn).encode()).hexdigest()[:16] == "b1c429bbfefedb24"
@@ -181,7 +181,7 @@ def test_sentences_and_recordings_are_the_same_on_every_python():
 def test_two_threads_make_two_corpora(tmp_path):
     """espeak-ng is global state, and yet two corpora can be made at once."""
     wanted = {"minutes": 0.2, "voices": 2, "languages": ["en", "fa"], "seed": 1}
-    threads = [threading.Thread(target=make, args=(tmp_path / name,), kwargs=wanted) for name in ("a", "b")]
+    threads = [threading.Thread(target=make_demo_corpus, args=(tmp_path / name,), kwargs=wanted) for name in ("a", "b")]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -191,7 +191,7 @@ def test_two_threads_make_two_corpora(tmp_path):
 
 def test_many_voices_all_speak(tmp_path):
     """Each voice speaks each language, even where that takes longer than was asked."""
-    made = make(tmp_path / "many", minutes=0.01, voices=5, languages=["fa", "en"], seed=0)
+    made = make_demo_corpus(tmp_path / "many", minutes=0.01, voices=5, languages=["fa", "en"], seed=0)
     assert made.clips == 10
     assert len({(speaker, language) for *_, speaker, language in lines(made.folder)}) == 10
 
@@ -199,7 +199,9 @@ def test_many_voices_all_speak(tmp_path):
 def test_progress_is_told(tmp_path):
     """The callback hears of every clip, up to the end."""
     heard = []
-    made = make(tmp_path / "corpus", 0.1, 1, ["en"], 0, progress=lambda done, wanted: heard.append((done, wanted)))
+    made = make_demo_corpus(
+        tmp_path / "corpus", 0.1, 1, ["en"], 0, progress=lambda done, wanted: heard.append((done, wanted))
+    )
     assert len(heard) == made.clips
     assert heard[-1][0] == pytest.approx(made.seconds)
     assert {wanted for _, wanted in heard} == {6.0}
@@ -208,7 +210,7 @@ def test_progress_is_told(tmp_path):
 def test_a_corpus_that_is_there_is_reused(corpus):
     """The same request gives the same folder back, without speaking."""
     before = digest(corpus.folder)
-    again = make(corpus.folder, **ASKED)
+    again = make_demo_corpus(corpus.folder, **ASKED)
     assert again.reused
     assert (again.clips, again.folder) == (corpus.clips, corpus.folder)
     assert digest(corpus.folder) == before
@@ -217,7 +219,7 @@ def test_a_corpus_that_is_there_is_reused(corpus):
 def test_another_corpus_is_not_overwritten(corpus):
     """A request that differs from the one the folder was made from is refused, with the difference."""
     with pytest.raises(DemoError, match=r"voices = 4, not 5; remove it, or name another folder"):
-        make(corpus.folder, **{**ASKED, "voices": 5})
+        make_demo_corpus(corpus.folder, **{**ASKED, "voices": 5})
 
 
 def test_foreign_files_are_not_overwritten(tmp_path):
@@ -225,24 +227,24 @@ def test_foreign_files_are_not_overwritten(tmp_path):
     (tmp_path / "thesis.txt").write_text("dear")
     for place, what in ((tmp_path, "holds files that are no demo corpus"), (tmp_path / "thesis.txt", "is a file")):
         with pytest.raises(DemoError, match=what):
-            make(place, **ASKED)
+            make_demo_corpus(place, **ASKED)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
     assert (tmp_path / "thesis.txt").read_text() == "dear"
 
 
 def test_a_corpus_that_lost_files_is_named(tmp_path):
     """A demo corpus whose waves were removed is not given back as whole."""
-    made = make(tmp_path / "corpus", 0.1, 1, ["en"], 0)
+    made = make_demo_corpus(tmp_path / "corpus", 0.1, 1, ["en"], 0)
     next((made.folder / "wavs").iterdir()).unlink()
     with pytest.raises(DemoError, match="has lost files; remove it"):
-        make(made.folder, 0.1, 1, ["en"], 0)
+        make_demo_corpus(made.folder, 0.1, 1, ["en"], 0)
 
 
 def test_an_empty_folder_is_filled(tmp_path):
     """An empty folder is as good as none, and so is one in a folder that does not exist."""
     (tmp_path / "empty").mkdir()
     for place in (tmp_path / "empty", tmp_path / "new" / "corpus"):
-        assert not make(place, 0.1, 1, ["en"], 0).reused
+        assert not make_demo_corpus(place, 0.1, 1, ["en"], 0).reused
         assert (place / "metadata.csv").exists()
 
 
@@ -253,7 +255,7 @@ def test_an_interrupted_run_leaves_nothing(tmp_path):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        make(tmp_path / "corpus", 0.5, 1, ["en"], 0, progress=stop)
+        make_demo_corpus(tmp_path / "corpus", 0.5, 1, ["en"], 0, progress=stop)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -274,7 +276,7 @@ def test_a_killed_run_leaves_no_half_corpus(tmp_path):
     (part,) = tmp_path.iterdir()
     long_ago = time.time() - 2 * 86_400
     os.utime(str(part), (long_ago, long_ago))
-    make(tmp_path / "corpus", 0.1, 1, ["en"], 0)
+    make_demo_corpus(tmp_path / "corpus", 0.1, 1, ["en"], 0)
     assert [path.name for path in tmp_path.iterdir()] == ["corpus"]
 
 
@@ -294,7 +296,7 @@ def test_a_killed_run_leaves_no_half_corpus(tmp_path):
 def test_a_wrong_request_is_refused(wrong, message, tmp_path):
     """What cannot be made is refused with a sentence, before anything is written."""
     with pytest.raises(DemoError, match=message):
-        make(tmp_path / "corpus", **{**ASKED, **wrong})
+        make_demo_corpus(tmp_path / "corpus", **{**ASKED, **wrong})
     assert list(tmp_path.iterdir()) == []
 
 
@@ -309,18 +311,18 @@ def test_without_espeak_the_remedy_is_said(monkeypatch, tmp_path):
 
     monkeypatch.setattr(builtins, "__import__", missing)
     with pytest.raises(DemoError, match=r"pip install 'xtts\[demo\]'"):
-        make(tmp_path / "corpus", **ASKED)
+        make_demo_corpus(tmp_path / "corpus", **ASKED)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_crash_of_the_library_is_an_error():
     """When espeak-ng's process ends, what it was to say is named."""
     with Espeak() as library:
-        library.speak("hello", "en", voice(0, 0))
+        library.speak("hello", "en", demo_voice(0, 0))
         library._process.kill()
         library._process.wait()
         with pytest.raises(EspeakError, match="ended at 'good bye'"):
-            library.speak("good bye", "en", voice(0, 0))
+            library.speak("good bye", "en", demo_voice(0, 0))
 
 
 @pytest.mark.parametrize(
@@ -367,8 +369,8 @@ def test_demo_json_says_what_was_asked(corpus):
 
 def test_more_sentences_are_none_of_those_that_are_known(corpus):
     """As many as were asked for, none twice, none of those left out; and a demo corpus is known by its folder."""
-    some = demo.sentences("en", 50)
-    others = demo.sentences("en", 50, without=some[:20])
+    some = demo.demo_sentences("en", 50)
+    others = demo.demo_sentences("en", 50, without=some[:20])
     assert len(set(some)) == len(set(others)) == 50
     assert not set(some[:20]) & set(others)
     assert some[20:] == others[:30]

@@ -14,15 +14,15 @@ import small_run
 from recordings import record
 from run_processes import FORKS, Runs, losses, make_corpus
 from small import use_small
-from test_batches import AUDIO, STATS, make, speech
+from speech_corpus import AUDIO, STATS, make, speech
 
 from xtts import compat
 from xtts.model.layers import frozen
 from xtts.model.mel import transform_for
-from xtts.pipeline.features import functions
-from xtts.pipeline.prefetcher import Feed
+from xtts.pipeline.features import feature_functions
+from xtts.pipeline.prefetcher import Prefetcher
 from xtts.pipeline.recordings import Recordings, raw_copies
-from xtts.pipeline.service.client import Here, connect
+from xtts.pipeline.service.client import LocalFallback, connect_service
 from xtts.pipeline.service.servers import ServiceError
 
 SECONDS = 120  # that anything may take on a slow machine
@@ -83,22 +83,24 @@ def served(made, servers, said, workers=2):
     for _ in range(workers):
         servers.start("data-worker", "--dispatcher", target)
     recording = made.part.corpus.utterances[0].path
-    return connect(target, Path(made.recipe.run.folder) / "service", recording, AUDIO.sample_rate, said.append, workers)
+    return connect_service(
+        target, Path(made.recipe.run.folder) / "service", recording, AUDIO.sample_rate, said.append, workers
+    )
 
 
 def codec_makes():
-    return {"mel": ("waves", functions(AUDIO, STATS, None, transform_for("CPU"))["mel"])}
+    return {"mel": ("waves", feature_functions(AUDIO, STATS, None, transform_for("CPU"))["mel"])}
 
 
 def gpt_makes(made):
-    make = functions(AUDIO, STATS, frozen(made.model), transform_for("CPU"))
+    make = feature_functions(AUDIO, STATS, frozen(made.model), transform_for("CPU"))
     return {"codes": ("waves", make["codes"]), "reference": ("reference_waves", make["reference_mel"])}
 
 
 def batches(order, source, steps, during=lambda step: None, close=lambda: None):
     """What a feed hands out, as arrays."""
     found = []
-    with Feed(order, source, 0, steps, buffer_size=4, workers=2, close=close) as feed:
+    with Prefetcher(order, source, 0, steps, buffer_size=4, workers=2, close=close) as feed:
         for work in feed:
             during(work.step)
             found.append({name: np.asarray(array) for name, array in work.batches[0].items()})
@@ -184,7 +186,7 @@ def test_what_no_worker_can_read_is_set_aside_by_name(made, servers):
     lost = []
     steps = order.batches_per_epoch
     stream = service.source(order, source, range(steps), codec_makes())
-    with Feed(order, stream, 0, steps, lost=lambda *one: lost.append(one), close=stream.close) as feed:
+    with Prefetcher(order, stream, 0, steps, lost=lambda *one: lost.append(one), close=stream.close) as feed:
         found = [np.asarray(work.batches[0]["lengths"]) for work in feed]
     assert [name for name, _ in lost] == [gone.id]
     assert sum(int((lengths > 0).sum()) for lengths in found) == len(made.part.lengths) - 1
@@ -207,7 +209,7 @@ def test_recordings_of_other_kinds_are_copied_as_raw_samples(tmp_path, made):
     assert sorted(copies) == [0, 1]
     for place, wave in enumerate(waves):
         assert Path(copies[place]).read_bytes() == wave.astype("<f4").tobytes()
-        here = Here(AUDIO.sample_rate, {"waves": ("waves", lambda waves, lengths: waves)})
+        here = LocalFallback(AUDIO.sample_rate, {"waves": ("waves", lambda waves, lengths: waves)})
         text = f"0\t1\t{len(wave)}\t{copies[place]}\t{len(wave)}\t0\t{len(wave)}"
         assert np.array_equal(here(text)["waves"][0], wave)
         assert here(text.replace(f"\t{len(wave)}\t0\t", f"\t{len(wave) + 1}\t0\t")) is None  # it has changed since
@@ -217,7 +219,7 @@ def test_recordings_of_other_kinds_are_copied_as_raw_samples(tmp_path, made):
 def recordings_wave(recordings, place):
     from xtts.audio import wav
 
-    return wav.load(recordings.utterances[place].path, AUDIO.sample_rate)
+    return wav.load_audio(recordings.utterances[place].path, AUDIO.sample_rate)
 
 
 def recordings_lengths(lengths, waves):
@@ -282,7 +284,7 @@ def test_a_dispatcher_that_does_not_answer_is_told(tmp_path, xtts):
         port = taken.getsockname()[1]  # nobody listens there
         target = f"grpc://127.0.0.1:{port}"
         with pytest.raises(ServiceError, match=rf"nobody answers at {target} .*data-dispatcher --port {port}"):
-            connect(target, tmp_path, "a.wav", 8000, print)
+            connect_service(target, tmp_path, "a.wav", 8000, print)
         done = xtts("data-worker", "--dispatcher", target)
         assert done.returncode == 1
         assert f"--dispatcher: nobody answers at {target}" in done.stderr
@@ -301,11 +303,11 @@ def test_workers_that_do_not_fit_are_refused(made, servers, monkeypatch):
     target = servers.start("data-dispatcher")
     folder, recording = Path(made.recipe.run.folder), made.part.corpus.utterances[0].path
     with pytest.raises(ServiceError, match=r"no worker of .* has answered in 3 s; start one with: .*data-worker"):
-        connect(target, folder, recording, 8000, print)
+        connect_service(target, folder, recording, 8000, print)
     servers.start("data-worker", "--dispatcher", target)
     monkeypatch.setattr("xtts.pipeline.service.client.ANSWER", 60.0)
     with pytest.raises(ServiceError, match=r"cannot read .*nowhere.wav .* under the same path"):
-        connect(target, folder, "/nowhere.wav", 8000, print)
+        connect_service(target, folder, "/nowhere.wav", 8000, print)
     monkeypatch.setattr(compat, "OFFERED", compat.OFFERED._replace(version="0.1"))
     with pytest.raises(ServiceError, match=r"has TensorFlow .*, this run 0.1; .*start workers of the same"):
-        connect(target, folder, recording, 8000, print)
+        connect_service(target, folder, recording, 8000, print)

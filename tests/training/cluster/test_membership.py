@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 from run_processes import SUPPORT, Runs, beside, differences, final, losses, make_corpus, summary
 
-from xtts.recipe.schema import Cluster as Asked
-from xtts.recipe.schema import Devices, Recipe
+from xtts.recipe.schema import ClusterSection as Asked
+from xtts.recipe.schema import DevicesSection, Recipe
 from xtts.reporting.journal import Journal
 from xtts.training.cluster import collectives, launch, membership
-from xtts.training.cluster.membership import Cluster, ClusterError, resolve
-from xtts.training.placement import WORKERS, place
+from xtts.training.cluster.membership import Cluster, ClusterError, resolve_cluster
+from xtts.training.placement import WORKERS, place_devices
 
 TWO = ("10.0.0.1:8888", "10.0.0.2:8888")
 NEAR = 1e-4  # losses of the same batches, cut in other replicas
@@ -40,31 +40,31 @@ def config(jobs, kind="worker", index=0):
 
 def test_a_process_that_nobody_told_of_others_trains_alone():
     """No workers, one worker, and an empty TF_CONFIG are the same."""
-    assert resolve(Asked(), {}) is None
-    assert resolve(Asked(), {"TF_CONFIG": "{}"}) is None
-    assert resolve(Asked(workers=("here:1",), index=0), {}) is None
-    assert resolve(Asked(), config({"worker": ["here:1"]})) is None
+    assert resolve_cluster(Asked(), {}) is None
+    assert resolve_cluster(Asked(), {"TF_CONFIG": "{}"}) is None
+    assert resolve_cluster(Asked(workers=("here:1",), index=0), {}) is None
+    assert resolve_cluster(Asked(), config({"worker": ["here:1"]})) is None
 
 
 def test_tf_config_names_the_workers_and_goes_before_the_recipe():
     """Where it has a chief, that is worker 0."""
-    found = resolve(Asked(workers=("a:1", "b:2"), index=0), config({"worker": list(TWO)}, index=1))
+    found = resolve_cluster(Asked(workers=("a:1", "b:2"), index=0), config({"worker": list(TWO)}, index=1))
     assert found == Cluster(TWO, 1, "TF_CONFIG")
     assert (found.is_chief, found.name(0)) == (False, "worker 0 (10.0.0.1:8888)")
     with_chief = {"chief": ["a:1"], "worker": ["b:2", "c:3"]}
-    assert resolve(Asked(), config(with_chief, index="1")) == Cluster(("a:1", "b:2", "c:3"), 2, "TF_CONFIG")
-    assert resolve(Asked(), config(with_chief, "chief")).is_chief
+    assert resolve_cluster(Asked(), config(with_chief, index="1")) == Cluster(("a:1", "b:2", "c:3"), 2, "TF_CONFIG")
+    assert resolve_cluster(Asked(), config(with_chief, "chief")).is_chief
 
 
 def test_a_recipe_names_the_workers_and_the_machine_its_own():
     """`index` says which one this is; without it the host's name does."""
-    assert resolve(Asked(workers=TWO, index=1), {}) == Cluster(TWO, 1, "[cluster]")
+    assert resolve_cluster(Asked(workers=TWO, index=1), {}) == Cluster(TWO, 1, "[cluster]")
     own = (TWO[0], f"{socket.gethostname()}:8888")
-    assert resolve(Asked(workers=own), {}).index == 1
+    assert resolve_cluster(Asked(workers=own), {}).index == 1
     with pytest.raises(
         ClusterError, match=r"which of the 2 workers this one is cannot be told .* --set cluster.index=0"
     ):
-        resolve(Asked(workers=TWO), {})
+        resolve_cluster(Asked(workers=TWO), {})
 
 
 def test_slurm_names_a_worker_a_task(monkeypatch):
@@ -72,11 +72,11 @@ def test_slurm_names_a_worker_a_task(monkeypatch):
     with pytest.raises(
         ClusterError, match=r"cluster.slurm: Slurm's variables do not name a step .* start the run with srun"
     ):
-        resolve(Asked(slurm=True), {})
+        resolve_cluster(Asked(slurm=True), {})
     for name, value in SLURM.items():
         monkeypatch.setenv(name, value)
     addresses = ("node1:9000", "node1:9001", "node2:9000", "node2:9001")
-    assert resolve(Asked(slurm=True, port=9000), {}) == Cluster(addresses, 2, "Slurm")
+    assert resolve_cluster(Asked(slurm=True, port=9000), {}) == Cluster(addresses, 2, "Slurm")
 
 
 @pytest.mark.parametrize(
@@ -97,14 +97,14 @@ def test_slurm_names_a_worker_a_task(monkeypatch):
 def test_a_mistake_in_tf_config_is_a_sentence(environment, said):
     """What is wrong, where, and how it is written."""
     with pytest.raises(ClusterError, match=said) as refused:
-        resolve(Asked(), environment)
+        resolve_cluster(Asked(), environment)
     assert refused.value.status == 2
 
 
 def test_an_index_without_workers_is_a_mistake():
     """Somebody meant to be one of several."""
     with pytest.raises(ClusterError, match=r"cluster\.index = 1, but no workers are named"):
-        resolve(Asked(index=1), {})
+        resolve_cluster(Asked(index=1), {})
 
 
 def test_a_port_that_somebody_has_is_refused():
@@ -114,24 +114,26 @@ def test_a_port_that_somebody_has_is_refused():
         other.listen()
         here = Cluster((f"127.0.0.1:{other.getsockname()[1]}", TWO[1]), 0, "[cluster]")
         said = r"port \d+ cannot be had here, .* name another port in \[cluster\]"
-        with pytest.raises(ClusterError, match=said), membership.listening(here, seconds=0.0):
+        with pytest.raises(ClusterError, match=said), membership.holding_port(here, seconds=0.0):
             pass
-    assert not membership.answers(here.addresses[0])
-    with membership.listening(here, seconds=0.0):
-        assert membership.answers(here.addresses[0])
+    assert not membership.is_reachable(here.addresses[0])
+    with membership.holding_port(here, seconds=0.0):
+        assert membership.is_reachable(here.addresses[0])
 
 
 def test_a_worker_that_does_not_come_is_named():
     """It is waited for as long as the recipe says, and not without end."""
     here = Cluster(tuple(json.loads(launch.environments(2)[0]["TF_CONFIG"])["cluster"]["worker"]), 0, "TF_CONFIG")
     said = r"worker 1 \(127\.0\.0\.1:\d+\) did not answer in 1 s; start it with the same recipe, check its address in"
-    with pytest.raises(collectives.CrewError, match=said):
-        collectives.meet(place(Devices(), cluster=here), 1.0, lambda line: None)
+    with pytest.raises(collectives.CollectiveError, match=said):
+        collectives.rendezvous(place_devices(DevicesSection(), cluster=here), 1.0, lambda line: None)
 
 
 def test_a_worker_has_its_share_of_all_replicas():
     """A machine without GPUs is one replica, whatever its recipe asks for; the shares make up the whole."""
-    placed = [place(Devices(multi_gpu=True), cluster=Cluster(TWO, index, "[cluster]")) for index in (0, 1)]
+    placed = [
+        place_devices(DevicesSection(multi_gpu=True), cluster=Cluster(TWO, index, "[cluster]")) for index in (0, 1)
+    ]
     assert [(one.strategy, one.replicas, one.share) for one in placed] == [
         (WORKERS, 2, range(0, 1)),
         (WORKERS, 2, range(1, 2)),

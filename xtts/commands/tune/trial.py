@@ -28,7 +28,7 @@ SHORT_OF_MEMORY = ("ResourceExhausted", "OOM when", "MemoryError", "bad_alloc", 
 
 
 @attrs.frozen
-class Found:
+class TrialResult:
     """What a trial measured. Frames are those of the recordings, without padding."""
 
     settings: Dict[str, Any]  # by dotted key; what differs from the recipe
@@ -62,7 +62,7 @@ class Trials:
     program: Sequence[str] = PROGRAM
     progress: Callable[[], None] = lambda: None  # called while a trial goes on
 
-    def __call__(self, changes: Mapping[Key, Any], patience: float, kept: Optional[Path] = None) -> Found:
+    def __call__(self, changes: Mapping[Key, Any], patience: float, kept: Optional[Path] = None) -> TrialResult:
         """Try some settings. `patience` is how many seconds may pass until enough is measured; `kept` has a codec."""
         named = {".".join(key): value for key, value in changes.items()}
         with folder_for_a_while(self.runs, f"{self.name}.trial-") as folder:
@@ -130,10 +130,10 @@ class Trials:
                 return lines[max(1, place) :]
         return lines[1:]
 
-    def _measured(self, journal: Journal, settings: Dict[str, Any]) -> Found:
+    def _measured(self, journal: Journal, settings: Dict[str, Any]) -> TrialResult:
         every, steady = list(journal.metrics(self.stage)), self._steady(journal)
         traces = [event for event in journal.events() if event.get("kind") == "trace"]
-        found = Found(
+        found = TrialResult(
             settings,
             traces=len(traces),
             trace_seconds=sum(event.get("seconds") or 0.0 for event in traces),

@@ -15,13 +15,13 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Seque
 import attrs
 
 from xtts import files
-from xtts.commands.tune.trial import PROGRAM, Found, Trials, finished_codec, folder_for_a_while
-from xtts.errors import Mistake, XttsError
+from xtts.commands.tune.trial import PROGRAM, TrialResult, Trials, finished_codec, folder_for_a_while
+from xtts.errors import UsageError, XttsError
 from xtts.pipeline.buffer import LARGEST_BUFFER, reader_count
 from xtts.planning import plan as plans
-from xtts.progress import Bar
+from xtts.progress import ProgressBar
 from xtts.recipe import loading
-from xtts.recipe.edit import Change, amended, described
+from xtts.recipe.edit import Edit, apply_edits, describe_edits
 from xtts.recipe.lines import Key, RecipeError
 from xtts.recipe.schema import Recipe
 from xtts.training.signals import interrupted
@@ -42,12 +42,12 @@ class TuneError(XttsError):
     """A recipe that cannot be tuned."""
 
 
-class TuneMistake(TuneError, Mistake):
+class TuneUsageError(TuneError, UsageError):
     """What was typed is nothing to try."""
 
 
 @attrs.frozen
-class Knob:
+class TunedSetting:
     """Settings that are tried together, and what they do to the weights that come out."""
 
     name: str
@@ -58,29 +58,29 @@ class Knob:
     is_for_data: bool = False  # it can only help a model that waits
 
 
-def knobs(stage: str) -> List[Knob]:
+def tuned_settings(stage: str) -> List[TunedSetting]:
     """What is tried, in this order: what is traced quickly first, and what needs many traces last."""
     batch: Key = ("train", "batch_size") if stage == "gpt" else ("codec", "batch_size")
     other = "a step learns from other utterances: look at train.learning_rate and train.steps too"
     found = [
-        Knob("batch", (batch,), lambda recipe: _doubled(recipe, batch), other, False),
-        Knob(
+        TunedSetting("batch", (batch,), lambda recipe: _doubled(recipe, batch), other, False),
+        TunedSetting(
             "precision", (("train", "precision"),), _precision, "numbers are rounded otherwise: watch the loss", False
         ),
-        Knob("workers", (("data", "workers"),), _workers, "the same", True, True),
-        Knob("buffer", (("devices", "buffer_size"),), _buffer, "the same", True, True),
-        Knob("shapes", _SHAPES, _shapes, "the same utterances, in other batches", False),
-        Knob("xla", (("train", "jit_compile"), *_SHAPES), _xla, "the same, but for rounding", True),
+        TunedSetting("workers", (("data", "workers"),), _workers, "the same", True, True),
+        TunedSetting("buffer", (("devices", "buffer_size"),), _buffer, "the same", True, True),
+        TunedSetting("shapes", _SHAPES, _shapes, "the same utterances, in other batches", False),
+        TunedSetting("xla", (("train", "jit_compile"), *_SHAPES), _xla, "the same, but for rounding", True),
     ]
     return [knob for knob in found if stage == "gpt" or knob.name != "shapes"]  # the codec has one
 
 
 @attrs.frozen
-class Row:
+class TuneRow:
     """One line of the table: what was tried, what was measured, what became of it."""
 
     knob: str
-    found: Found
+    found: TrialResult
     ratio: Optional[float]  # to the best so far
     verdict: str
 
@@ -102,8 +102,8 @@ HEAD = f"{'tried':<{WIDTH}} {'frames/s':>9} {'ratio':>6} {'wait':>6} {'traces':>
 class Tuning:
     """What came out."""
 
-    rows: Tuple[Row, ...]
-    changes: Dict[Key, Change]
+    rows: Tuple[TuneRow, ...]
+    changes: Dict[Key, Edit]
     notes: Tuple[str, ...]
 
     def as_json(self) -> Dict[str, Any]:
@@ -128,15 +128,15 @@ def tune(
     program: Sequence[str] = PROGRAM,
 ) -> Tuning:
     """Try settings for so many minutes, after the first trial."""
-    flags = [loading.Setting(f"--set {one}", *one.split("=", 1)) for one in settings]
-    recipe = loading.load(path, flags)
+    flags = [loading.Override(f"--set {one}", *one.split("=", 1)) for one in settings]
+    recipe = loading.load_recipe(path, flags)
     if len(recipe.cluster.workers) > 1 or recipe.cluster.slurm:
-        raise TuneMistake(
+        raise TuneUsageError(
             f"{path}: [cluster] names several workers, and a trial is one process; leave it out while tuning"
         )
     stage = "gpt" if "gpt" in recipe.run.stages else "codec"
-    chosen = _only(knobs(stage), only)
-    with Bar("tuning") as bar, interrupted():
+    chosen = _only(tuned_settings(stage), only)
+    with ProgressBar("tuning") as bar, interrupted():
         search = _Search(path, flags, minutes, bar, say)
         trials = Trials(
             path, tuple(settings), Path(recipe.run.folder), recipe.run.name, stage, seconds, program, search.draw
@@ -148,12 +148,12 @@ def tune(
     return Tuning(tuple(search.rows), search.chosen(), tuple(search.notes))
 
 
-def write(path: Path, out: Path, tuning: Tuning) -> None:
+def write_tuned(path: Path, out: Path, tuning: Tuning) -> None:
     """The recipe's text with what was chosen, and why, as a new file."""
     text = path.read_text(encoding="utf-8-sig")
-    made = amended(text, tuning.changes)
-    loading.loads(made, name=str(out))  # it is a recipe
-    files.write(out, made)
+    made = apply_edits(text, tuning.changes)
+    loading.parse_recipe(made, name=str(out))  # it is a recipe
+    files.write_text(out, made)
 
 
 def check_out(path: Path, out: Path) -> None:
@@ -168,17 +168,22 @@ class _Search:
     """The best so far, and what was tried."""
 
     def __init__(
-        self, path: Path, flags: Sequence[loading.Setting], minutes: float, bar: Bar, say: Callable[[str], None]
+        self,
+        path: Path,
+        flags: Sequence[loading.Override],
+        minutes: float,
+        bar: ProgressBar,
+        say: Callable[[str], None],
     ) -> None:
         self._path, self._flags, self._budget, self._bar, self._say = path, list(flags), 60 * minutes, bar, say
-        self.rows: List[Row] = []
+        self.rows: List[TuneRow] = []
         self.notes: List[str] = []
         self._best: Changes = {}
-        self._gains: List[Tuple[Knob, Changes, float, Found, Found]] = []
+        self._gains: List[Tuple[TunedSetting, Changes, float, TrialResult, TrialResult]] = []
         self._tried: List[Recipe] = [self._recipe({})]
         self._began: Optional[float] = None
 
-    def begin(self, trial: Callable[[Changes, float], Found]) -> None:
+    def begin(self, trial: Callable[[Changes, float], TrialResult]) -> None:
         """Measure the recipe as it is."""
         self._trial = trial
         self._say(HEAD)
@@ -186,14 +191,14 @@ class _Search:
         if self._measured.failure:
             raise TuneError(f"the recipe cannot be tried as it is: {self._measured.failure}")
         self._began = time.monotonic()
-        self._add(Row("", self._measured, None, ""))
+        self._add(TuneRow("", self._measured, None, ""))
         self._frames = self._recipe({}).train.steps * (self._measured.frames_per_step or 0.0)
 
     def draw(self) -> None:
         if self._began is not None:
             self._bar(min(self._spent(), self._budget), self._budget, f", {len(self.rows)} trials")
 
-    def turn(self, knob: Knob) -> None:
+    def turn(self, knob: TunedSetting) -> None:
         """Try a knob's options until none of them helps."""
         if knob.is_for_data and (self._measured.wait or 0.0) < WAITS:
             waits = f"the model waits {self._measured.wait or 0.0:.1%} of the time"
@@ -208,14 +213,14 @@ class _Search:
                 return
             self._judge(knob, changes)
 
-    def chosen(self) -> Dict[Key, Change]:
+    def chosen(self) -> Dict[Key, Edit]:
         """What differs from the recipe in the end, each setting with its reason."""
         before, after = self._recipe({}).as_tables(), self._recipe(self._best).as_tables()
-        found: Dict[Key, Change] = {}
+        found: Dict[Key, Edit] = {}
         for key in self._best:
             old, new = (tables[key[0]].get(key[1]) for tables in (before, after))
             if old != new:
-                found[key] = Change(new, self._why(key, old))
+                found[key] = Edit(new, self._why(key, old))
         return found
 
     def _why(self, key: Key, old: Any) -> str:
@@ -225,7 +230,7 @@ class _Search:
         ratio = 1.0
         for gain in gains:
             ratio *= gain[2]
-        said = f"tuned: {described(key, old)} before; {ratio:.2f} times as fast,"
+        said = f"tuned: {describe_edits(key, old)} before; {ratio:.2f} times as fast,"
         said += f" {first.frames_per_second or 0:,.0f} -> {last.frames_per_second or 0:,.0f} frames/s."
         failed = [row for row in self.rows if row.knob == knob.name and row.found.failure]
         for row in failed:
@@ -233,23 +238,23 @@ class _Search:
             said += f" {values}: {row.found.failure}."
         return f"{said} What is learned: {knob.learns}."
 
-    def _candidates(self, knob: Knob) -> Iterator[Changes]:
+    def _candidates(self, knob: TunedSetting) -> Iterator[Changes]:
         for option in knob.options(self._recipe(self._best)):
             changes = {**self._best, **option}
             with contextlib.suppress(RecipeError):  # what cannot stand together is no candidate
                 if self._recipe(changes) not in self._tried:
                     yield changes
 
-    def _judge(self, knob: Knob, changes: Changes) -> None:
+    def _judge(self, knob: TunedSetting, changes: Changes) -> None:
         self._tried.append(self._recipe(changes))
         patience = max(SLOWEST_TRIAL, self._budget - self._spent())
         before, found = self._measured, self._trial(changes, patience)
         if found.failure:
-            self._add(Row(knob.name, found, None, "failed"))
+            self._add(TuneRow(knob.name, found, None, "failed"))
             return
         was, rates = before.run_rate(self._frames), [found.run_rate(self._frames)]
         if rates[0] < FAR_SLOWER * was:
-            self._add(Row(knob.name, found, rates[0] / was, "slower"))
+            self._add(TuneRow(knob.name, found, rates[0] / was, "slower"))
             return
         if rates[0] > (1 + MARGIN) * was:
             rates.append(self._trial(changes, patience).run_rate(self._frames))
@@ -257,7 +262,7 @@ class _Search:
         beaten = [was, again.run_rate(self._frames) or was]
         ratio = sum(rates) / len(rates) / (sum(beaten) / 2)
         is_better = len(rates) == 2 and min(rates) > (1 + MARGIN) * max(beaten)
-        self._add(Row(knob.name, found, ratio, "taken" if is_better else "not faster beyond doubt"))
+        self._add(TuneRow(knob.name, found, ratio, "taken" if is_better else "not faster beyond doubt"))
         if is_better:
             self._gains.append((knob, changes, ratio, before, found))
             self._best, self._measured = changes, found
@@ -265,13 +270,13 @@ class _Search:
             self._measured = again
 
     def _recipe(self, changes: Mapping[Key, Any]) -> Recipe:
-        own = [loading.Setting("tune", ".".join(key), str(value)) for key, value in changes.items()]
-        return plans.settled(loading.load(self._path, [*self._flags, *own]))
+        own = [loading.Override("tune", ".".join(key), str(value)) for key, value in changes.items()]
+        return plans.resolve_shapes(loading.load_recipe(self._path, [*self._flags, *own]))
 
     def _spent(self) -> float:
         return 0.0 if self._began is None else time.monotonic() - self._began
 
-    def _add(self, row: Row) -> None:
+    def _add(self, row: TuneRow) -> None:
         self.rows.append(row)
         self._bar.wipe()
         self._say(row.text())
@@ -294,11 +299,11 @@ def _codec(trials: Trials, recipe: Recipe, say: Callable[[str], None]) -> Iterat
             yield folder
 
 
-def _only(all_knobs: List[Knob], only: Sequence[str]) -> List[Knob]:
+def _only(all_knobs: List[TunedSetting], only: Sequence[str]) -> List[TunedSetting]:
     names = {knob.name for knob in all_knobs}
     for name in only:
         if name != SPEED and name not in names:
-            raise TuneMistake(
+            raise TuneUsageError(
                 f"--only {name}: there is no such thing to try; write {SPEED}, or some of {', '.join(sorted(names))}"
             )
     return [knob for knob in all_knobs if not only or knob.name in only or (SPEED in only and knob.changes_speed_only)]

@@ -32,7 +32,7 @@ class EspeakError(XttsError):
     """espeak-ng is not there, or refuses."""
 
 
-class Voice(NamedTuple):
+class EspeakVoice(NamedTuple):
     """How somebody sounds, whatever the language."""
 
     name: str
@@ -70,7 +70,7 @@ class Espeak:
         self._process.communicate()  # closes its input, which ends it
         self._complaints.close()
 
-    def speak(self, text: str, language: str, voice: Voice) -> bytes:
+    def speak(self, text: str, language: str, voice: EspeakVoice) -> bytes:
         """`text` as 16-bit samples in the machine's byte order, at SAMPLE_RATE."""
         requests, answers = cast(BinaryIO, self._process.stdin), cast(BinaryIO, self._process.stdout)
         try:
@@ -100,7 +100,7 @@ def _serve(requests: BinaryIO, answers: BinaryIO) -> None:
         for request in requests:
             text, language, voice = json.loads(request)
             try:
-                refused, content = False, library.speak(text, language, Voice(*voice))
+                refused, content = False, library.speak(text, language, EspeakVoice(*voice))
             except EspeakError as error:
                 refused, content = True, str(error).encode()
             answers.write(_HEADER.pack(refused, len(content)) + content)
@@ -112,7 +112,7 @@ class _Library:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder  # for the files that describe voices, which is how espeak-ng takes them
-        self._files: Dict[Tuple[str, Voice], bytes] = {}
+        self._files: Dict[Tuple[str, EspeakVoice], bytes] = {}
         self._said: List[bytes] = []
         self._callback = _Callback(self._hear)  # the library keeps a bare pointer to it
         self._c, self._data = _load()
@@ -121,7 +121,7 @@ class _Library:
             raise EspeakError(f"espeak-ng did not start with its data in {self._data}; {_INSTALL} --force-reinstall")
         self._c.espeak_SetSynthCallback(self._callback)
 
-    def speak(self, text: str, language: str, voice: Voice) -> bytes:
+    def speak(self, text: str, language: str, voice: EspeakVoice) -> bytes:
         if self._c.espeak_SetVoiceByFile(self._voice_file(language, voice)):
             raise EspeakError(f"espeak-ng refused the voice {voice.name} for {language}; {_INSTALL} -U")
         self._c.espeak_SetParameter(_RATE, voice.rate, 0)
@@ -136,7 +136,7 @@ class _Library:
             self._said.append(ctypes.string_at(samples, 2 * count))
         return 0  # go on
 
-    def _voice_file(self, language: str, voice: Voice) -> bytes:
+    def _voice_file(self, language: str, voice: EspeakVoice) -> bytes:
         key = (language, voice)
         if key not in self._files:
             described = (self._data / LANGUAGE_FILES[language]).read_text(encoding="utf-8")

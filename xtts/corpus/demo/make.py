@@ -37,9 +37,9 @@ from typing import (
 
 import numpy as np
 
-from xtts.corpus.demo.espeak import SAMPLE_RATE, Espeak, EspeakError, Voice
+from xtts.corpus.demo.espeak import SAMPLE_RATE, Espeak, EspeakError, EspeakVoice
 from xtts.corpus.demo.grammar import GRAMMARS, Grammar
-from xtts.errors import Mistake, XttsError
+from xtts.errors import UsageError, XttsError
 from xtts.text.normalise import normalise
 
 REVISION = 3  # of what `make` writes; counts up when the same request would give other bytes
@@ -58,7 +58,7 @@ class DemoError(XttsError):
     """Why there is no demo corpus, and what to do."""
 
 
-class DemoMistake(DemoError, Mistake):
+class DemoUsageError(DemoError, UsageError):
     """What was asked for is no demo corpus."""
 
 
@@ -74,7 +74,7 @@ class DemoCorpus(NamedTuple):
 class Clip(NamedTuple):
     """One line of the corpus."""
 
-    voice: Voice
+    voice: EspeakVoice
     language: str
     text: str
     said: str  # the text normalised, which is what is spoken
@@ -85,7 +85,7 @@ class Clip(NamedTuple):
         return len(self.samples) / SAMPLE_RATE
 
 
-def make(
+def make_demo_corpus(
     folder: Union[str, Path],
     minutes: float,
     voices: int,
@@ -128,7 +128,7 @@ def vocabulary_of(folder: Union[str, Path]) -> Optional[str]:
         return None
 
 
-def sentences(
+def demo_sentences(
     language: str, count: int, without: Iterable[str] = (), seed: int = 0, vocabulary: str = "wide"
 ) -> List[str]:
     """So many sentences as the demo corpus has them, none twice and none of `without`; not those of the same seed."""
@@ -136,14 +136,14 @@ def sentences(
     return list(itertools.islice((text for text, _ in drawn if text not in left_out), count))
 
 
-def voice(number: int, seed: int) -> Voice:
+def demo_voice(number: int, seed: int) -> EspeakVoice:
     """The voice of a number, low and high in turn. The first few of any seed lie far apart; more lie between them."""
     chance = random.Random(f"voices {seed}")
     pitch, reach, formants, rate = ((chance.random() + number // 2 * step) % 1 for step in _STEPS)
     high = number % 2
     rest = (140 if high else 72) * 1.65**pitch
-    return Voice(
-        name=f"voice{number + 1:03d}",
+    return EspeakVoice(
+        name=f"demo_voice{number + 1:03d}",
         pitch=round(rest),
         reach=round(rest * (0.35 + 0.1 * reach)),
         formants=round((100 if high else 95) + 5 * formants),
@@ -153,7 +153,7 @@ def voice(number: int, seed: int) -> Voice:
 
 
 def _clips(
-    voices: Sequence[Voice], grammars: Mapping[str, Grammar], seed: int, seconds: float
+    voices: Sequence[EspeakVoice], grammars: Mapping[str, Grammar], seed: int, seconds: float
 ) -> Generator[Clip, None, None]:
     """Clips, always of the voice and language that were heard least, until `seconds` are full."""
     languages = list(grammars)
@@ -209,7 +209,7 @@ def _write(folder: Path, asked: Dict[str, Any], progress: Optional[Progress]) ->
     seconds, target = 0.0, asked["minutes"] * 60
     lines: Dict[str, str] = {}
     spoken: Dict[Tuple[str, str], int] = {}
-    voices = [voice(number, asked["seed"]) for number in range(asked["voices"])]
+    voices = [demo_voice(number, asked["seed"]) for number in range(asked["voices"])]
     grammars = {language: GRAMMARS[asked["vocabulary"]][language] for language in asked["languages"]}
     with closing(_clips(voices, grammars, asked["seed"], target)) as clips:
         for clip in clips:
@@ -236,9 +236,9 @@ def _write_wave(path: Path, samples: np.ndarray) -> None:
 def _checked(minutes: float, voices: int, languages: Sequence[str], seed: int, vocabulary: str) -> Dict[str, Any]:
     """The request, as demo.json holds it."""
     if not 0 < minutes < math.inf:
-        raise DemoMistake(f"a demo corpus of {minutes} minutes cannot be made; ask for more than 0")
+        raise DemoUsageError(f"a demo corpus of {minutes} minutes cannot be made; ask for more than 0")
     if voices < 1:
-        raise DemoMistake(f"a demo corpus of {voices} voices cannot be made; ask for at least 1")
+        raise DemoUsageError(f"a demo corpus of {voices} voices cannot be made; ask for at least 1")
     known = GRAMMARS[vocabulary]
     unknown = [language for language in languages if language not in known]
     if unknown or not languages or len(set(languages)) < len(languages):
@@ -247,7 +247,7 @@ def _checked(minutes: float, voices: int, languages: Sequence[str], seed: int, v
             if unknown
             else f"cannot speak {', '.join(languages) or 'no language'}"
         )
-        raise DemoMistake(f"the demo corpus {what}; name each language once, of: {', '.join(known)}")
+        raise DemoUsageError(f"the demo corpus {what}; name each language once, of: {', '.join(known)}")
     return {
         "minutes": float(minutes),
         "voices": int(voices),

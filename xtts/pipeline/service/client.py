@@ -22,10 +22,10 @@ from xtts import compat
 from xtts.compat import service
 from xtts.errors import XttsError
 from xtts.pipeline.recordings import raw_copies
-from xtts.pipeline.service.manifest import PAGE, Makes, Pages, dataset, line, made
+from xtts.pipeline.service.manifest import PAGE, Makes, ManifestWriter, make_features, manifest_line, service_dataset
 from xtts.pipeline.service.servers import GREETING, ServiceError, first_line, not_a_dispatcher, require_answer
-from xtts.pipeline.sources import Arrays, Divided, Rows
-from xtts.planning.batch_order import Batch, Order
+from xtts.pipeline.sources import Arrays, HostBatch, RemoteBatchSource
+from xtts.planning.batch_order import Batch, BatchOrder
 
 OVERTAKEN, EACH = 32, 8  # later batches that have come when one counts as lost: as many, and as many a worker
 GRACE = 3.0  # seconds since the first of them has come
@@ -39,7 +39,7 @@ Say = Callable[[str], None]
 
 
 @attrs.frozen
-class Worker:
+class ServiceWorker:
     """Who answered."""
 
     address: str
@@ -55,34 +55,40 @@ class Service:
     """Workers that were asked, and where batches are described for them."""
 
     target: str  # grpc://host:port
-    workers: Sequence[Worker]
+    workers: Sequence[ServiceWorker]
     folder: Path
     sample_rate: int
     say: Say
 
-    def source(self, order: Order, source: Divided, numbers: range, makes: Makes) -> "Served":
+    def source(self, order: BatchOrder, source: RemoteBatchSource, numbers: range, makes: Makes) -> "ServiceSource":
         """The batches of a run of steps, the sound of which workers read."""
         kept = raw_copies(source.recordings, self.sample_rate, self.folder / "waves", lambda done, total: None)
         replicas = [order.run(numbers.start, worker) for worker in range(order.workers)]
         batches = zip(*replicas)
 
         def describe(some: Sequence[Batch], number: int) -> str:
-            return line(number, source.cuts(some, number), source.recordings, kept)
+            return manifest_line(number, source.cuts(some, number), source.recordings, kept)
 
         folder = self.folder / f"batches-{time.time_ns():x}"
-        pages = Pages(folder, numbers, lambda number: describe(next(batches), number))
-        return Served(source, Stream(self, numbers, pages, makes), Here(self.sample_rate, makes), describe)
+        pages = ManifestWriter(folder, numbers, lambda number: describe(next(batches), number))
+        return ServiceSource(
+            source, BatchStream(self, numbers, pages, makes), LocalFallback(self.sample_rate, makes), describe
+        )
 
 
-class Served:
+class ServiceSource:
     """A source whose sound comes from workers. What does not come is made here; what cannot be made, has rows lost."""
 
     def __init__(
-        self, source: Divided, stream: "Stream", here: "Here", describe: Callable[[Sequence[Batch], int], str]
+        self,
+        source: RemoteBatchSource,
+        stream: "BatchStream",
+        here: "LocalFallback",
+        describe: Callable[[Sequence[Batch], int], str],
     ) -> None:
         self._source, self._stream, self._here, self._describe = source, stream, here, describe
 
-    def read(self, batches: Sequence[Batch], number: int) -> Rows:
+    def read(self, batches: Sequence[Batch], number: int) -> HostBatch:
         made = self._stream.take(number)
         if made is None:
             made = self._here(self._describe(batches, number))
@@ -90,7 +96,7 @@ class Served:
             return self._source.read(batches, number)
         return self._source.delivered(batches, number, made)
 
-    def finish(self, rows: Rows) -> Arrays:
+    def finish(self, rows: HostBatch) -> Arrays:
         return self._source.finish(rows)
 
     def name(self, position: int) -> str:
@@ -101,7 +107,7 @@ class Served:
         self._here.close()
 
 
-class Here:
+class LocalFallback:
     """What workers do, on this machine: a description comes in, features go out, to the bit those of a like machine."""
 
     def __init__(self, sample_rate: int, makes: Makes) -> None:
@@ -114,7 +120,7 @@ class Here:
         with self._alone:
             if self._made is None:  # most often no batch is missing
                 lines = tf.data.Dataset.from_generator(self._waiting, tf.string, [])
-                self._made = iter(lines.map(lambda one: made(one, self._sample_rate, self._makes)))
+                self._made = iter(lines.map(lambda one: make_features(one, self._sample_rate, self._makes)))
             self._lines.put(text)
             try:
                 return {name: tensor.numpy() for name, tensor in next(self._made).items()}
@@ -130,10 +136,10 @@ class Here:
                 yield os.fsencode(self._lines.get(timeout=0.1))
 
 
-class Stream:
+class BatchStream:
     """Features by the numbers of their batches, as workers deliver them. Readers may `take` from many threads."""
 
-    def __init__(self, asked: Service, numbers: range, pages: Pages, makes: Makes) -> None:
+    def __init__(self, asked: Service, numbers: range, pages: ManifestWriter, makes: Makes) -> None:
         self._service, self._numbers, self._pages, self._makes = asked, numbers, pages, makes
         self._room = max(OVERTAKEN, EACH * len(asked.workers))
         self._changed = threading.Condition()
@@ -203,7 +209,7 @@ class Stream:
         """From the lowest that is missing to the last, and some blank ones by which it is seen that that is lost."""
         self._describe()
         numbers = range(self._lowest, self._numbers.stop + self._room + 1)
-        every = dataset(numbers, self._pages.folder, self._service.sample_rate, self._makes)
+        every = service_dataset(numbers, self._pages.folder, self._service.sample_rate, self._makes)
         ready = service.without_errors(every).prefetch(OUTSTANDING)
         yield from service.by_any(ready, self._service.target, OUTSTANDING * len(self._service.workers))
 
@@ -233,7 +239,9 @@ class Stream:
         self._pages.write(max(self._highest, self._lowest) + 4 * self._room + PAGE)
 
 
-def connect(target: str, folder: Path, recording: str, sample_rate: int, say: Say, at_least: int = 1) -> Service:
+def connect_service(
+    target: str, folder: Path, recording: str, sample_rate: int, say: Say, at_least: int = 1
+) -> Service:
     """The service at an address, when its workers answer, see what they have to, and are of this TensorFlow."""
     require_answer(target, "data.service")
     folder.mkdir(parents=True, exist_ok=True)
@@ -254,12 +262,12 @@ def connect(target: str, folder: Path, recording: str, sample_rate: int, say: Sa
     return Service(target, workers, folder, sample_rate, say)
 
 
-def _greeted(target: str, folder: Path, recording: str, at_least: int) -> List[Worker]:
+def _greeted(target: str, folder: Path, recording: str, at_least: int) -> List[ServiceWorker]:
     """The workers of a dispatcher, asked again and again until so many answer: one may be starting."""
     seen = folder / "seen.txt"
     seen.write_text("seen", encoding="utf-8")
     until = time.monotonic() + ANSWER
-    found: Dict[str, Worker] = {}
+    found: Dict[str, ServiceWorker] = {}
     try:
         while len(found) < at_least and time.monotonic() < until:
             for worker in _asked(target, seen, recording):
@@ -274,7 +282,7 @@ def _greeted(target: str, folder: Path, recording: str, at_least: int) -> List[W
     return [found[address] for address in sorted(found)]
 
 
-def _asked(target: str, seen: Path, recording: str) -> List[Worker]:
+def _asked(target: str, seen: Path, recording: str) -> List[ServiceWorker]:
     """Who answers in one round. A thread asks, as a request to a worker that has died is not given up."""
     paths = tf.constant([GREETING, str(seen.absolute()), str(Path(recording).absolute())])
     answers: queue.Queue[Any] = queue.Queue()
@@ -297,7 +305,7 @@ def _asked(target: str, seen: Path, recording: str) -> List[Worker]:
     facts: List[Tuple[Dict[str, str], bool]] = [
         (json.loads(who), len(read) == len(paths)) for who, read in told.items()
     ]
-    return [Worker(about["address"], about["tensorflow"], can_read) for about, can_read in facts]
+    return [ServiceWorker(about["address"], about["tensorflow"], can_read) for about, can_read in facts]
 
 
 def _answer(path: Any) -> Tuple[Any, Any]:

@@ -25,11 +25,11 @@ BLANK = "\t0\t0\t0"
 NOTHING = ["1", "4096", "", "0", "0", "0"]  # a row, its samples, and a blank one
 
 
-class DescriptionError(XttsError):
+class ManifestError(XttsError):
     """Descriptions that cannot be written."""
 
 
-def line(number: int, cuts: Mapping[str, Cuts], recordings: Recordings, kept: Mapping[int, str]) -> str:
+def manifest_line(number: int, cuts: Mapping[str, Cuts], recordings: Recordings, kept: Mapping[int, str]) -> str:
     """A batch on one line: its number, and for each of its waves rows, samples and four columns a row.
 
     `kept` are files to be read instead of recordings, by position.
@@ -48,7 +48,7 @@ def line(number: int, cuts: Mapping[str, Cuts], recordings: Recordings, kept: Ma
     return "\t".join(fields)
 
 
-class Pages:
+class ManifestWriter:
     """A folder of descriptions, written ahead of the workers and removed behind them."""
 
     def __init__(self, folder: Path, numbers: range, describe: Callable[[int], str]) -> None:
@@ -86,7 +86,7 @@ class Pages:
             draft.replace(self.folder / name)
         except OSError as error:
             why = error.strerror or error
-            raise DescriptionError(
+            raise ManifestError(
                 f"{self.folder}: what data.service is to read cannot be written there ({why}); free some space, or name"
                 " another run.folder"
             ) from None
@@ -96,21 +96,21 @@ def page_name(page: int) -> str:
     return f"{page:012d}.txt"
 
 
-def dataset(numbers: range, folder: Path, sample_rate: int, makes: Makes) -> Any:
+def service_dataset(numbers: range, folder: Path, sample_rate: int, makes: Makes) -> Any:
     """Batches of features, each under its number; one that cannot be read is left out. As a graph: see above."""
     named = tf.constant(os.fsencode(f"{folder.absolute()}/"))
 
     def batch(number: Tensor) -> Dict[str, Tensor]:
         name = tf.strings.join([named, tf.strings.as_string(number // PAGE, width=12, fill="0"), ".txt"])
         text = tf.strings.split(tf.io.read_file(name), "\n")[tf.cast(number % PAGE, tf.int32)]
-        return {"number": number, **made(text, sample_rate, makes)}
+        return {"number": number, **make_features(text, sample_rate, makes)}
 
     return tf.data.Dataset.range(numbers.start, numbers.stop).map(
         batch, num_parallel_calls=tf.data.experimental.AUTOTUNE
     )
 
 
-def made(text: Tensor, sample_rate: int, makes: Makes) -> Dict[str, Tensor]:
+def make_features(text: Tensor, sample_rate: int, makes: Makes) -> Dict[str, Tensor]:
     """The features of a line; of one that has only its number, blank ones."""
     fields = tf.strings.split(text, "\t")
     waves = {}

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, NoReturn, Optional, Tuple
 
 from xtts import __version__
-from xtts.errors import Mistake, XttsError
+from xtts.errors import UsageError, XttsError
 
 ADDRESS = r"grpc://([^\s/:\[\]]+|\[[0-9A-Fa-f:.]+\]):(\d{1,5})"
 GREETING = "xtts-worker.json"  # in the folder a worker runs in: who it is, for those who ask
@@ -33,7 +33,7 @@ class ServiceError(XttsError):
     """Why there is no service, or no part in it, and what to do."""
 
 
-class AddressMistake(ServiceError, Mistake):
+class AddressError(ServiceError, UsageError):
     """What was typed is no address."""
 
 
@@ -41,7 +41,7 @@ def host_and_port(target: str, what: str) -> Tuple[str, int]:
     """The two parts of a grpc:// address."""
     match = re.fullmatch(ADDRESS, target)
     if not match or not 0 < int(match.group(2)) < 65536:
-        raise AddressMistake(f"{what}: {target!r} is no address; write grpc://HOST:PORT, such as grpc://10.0.0.5:5000")
+        raise AddressError(f"{what}: {target!r} is no address; write grpc://HOST:PORT, such as grpc://10.0.0.5:5000")
     return match.group(1).strip("[]"), int(match.group(2))
 
 
@@ -85,7 +85,7 @@ def free_port(port: int) -> int:
         raise ServiceError(f"--port {port}: cannot be listened on ({why}); name another, or 0 for any") from None
 
 
-def dispatch(port: int, work_dir: Optional[str], as_json: bool, is_tied: bool) -> None:
+def run_dispatcher(port: int, work_dir: Optional[str], as_json: bool, is_tied: bool) -> None:
     """Be a dispatcher until told to stop."""
     port = free_port(port)
 
@@ -98,7 +98,7 @@ def dispatch(port: int, work_dir: Optional[str], as_json: bool, is_tied: bool) -
     _leave(server)
 
 
-def work(dispatcher: str, port: int, host: Optional[str], as_json: bool, is_tied: bool) -> None:
+def run_worker(dispatcher: str, port: int, host: Optional[str], as_json: bool, is_tied: bool) -> None:
     """Be a worker until told to stop; `host`: under which name others reach this machine."""
     seen_as = require_answer(dispatcher, "--dispatcher")
     port, name = free_port(port), host or (f"[{seen_as}]" if ":" in seen_as else seen_as)
@@ -160,7 +160,7 @@ def _wait(stop: threading.Event) -> None:
 
 
 @contextlib.contextmanager
-def started(count: int) -> Iterator[str]:
+def local_service(count: int) -> Iterator[str]:
     """A dispatcher in this process and so many workers in processes of their own; its address. They end with this."""
     from xtts.compat import service
 

@@ -1,6 +1,6 @@
 """The workers of a run together: what one of them has comes in; what all have, or what the chief says, goes out.
 
-Everything goes through TensorFlow's strategy, and must be called by all workers in the same order. A crew of one has
+Everything goes through TensorFlow's strategy, and must be called by all workers in the same order. A collectives of one has
 all there is. A worker that no longer answers ends the process's part in it: TensorFlow cannot meet again, so a process
 that is left starts anew (`begin_again`), meets the others and goes on from the chief's last checkpoint.
 """
@@ -20,9 +20,9 @@ import tensorflow as tf
 
 from xtts import compat
 from xtts.errors import XttsError
-from xtts.pipeline.prefetcher import Work
-from xtts.training.checkpoint import State
-from xtts.training.cluster.membership import Cluster, answers, listening
+from xtts.pipeline.prefetcher import StepBatches
+from xtts.training.checkpoint import TrainingState
+from xtts.training.cluster.membership import Cluster, holding_port, is_reachable
 from xtts.training.placement import Placement
 
 Say = Callable[[str], None]  # a line for the user
@@ -41,11 +41,11 @@ class WorkerLost(XttsError):
     has_stepped = False  # since all had met
 
 
-class CrewError(XttsError):
+class CollectiveError(XttsError):
     """Workers that cannot train together."""
 
 
-class Crew:
+class Collectives:
     """All workers of a run."""
 
     def __init__(self, strategy: Any = None, placement: Optional[Placement] = None) -> None:
@@ -55,15 +55,15 @@ class Crew:
         self.has_stepped = False
         self._sums: Dict[int, compat.Compiled] = {}  # by width
 
-    def agreed(self, work: Work, stop: threading.Event) -> Tuple[Work, Callable[[], bool]]:
+    def agreed(self, work: StepBatches, stop: threading.Event) -> Tuple[StepBatches, Callable[[], bool]]:
         """A step's work with the totals of all workers; and whether any of them was told to stop."""
         if self.cluster is None:
             return work, stop.is_set
-        *totals, told = self.sum(np.array([*work.totals, stop.is_set()], np.float64))
+        *totals, told = self.all_sum(np.array([*work.totals, stop.is_set()], np.float64))
         self.has_stepped = True
         return attrs.evolve(work, totals=np.array(totals, np.float32)), lambda: bool(told)
 
-    def sum(self, values: np.ndarray) -> np.ndarray:
+    def all_sum(self, values: np.ndarray) -> np.ndarray:
         """Over all workers, number by number; float64, of any shape."""
         if self.cluster is None:
             return values
@@ -73,16 +73,16 @@ class Crew:
         added = [self._summed(width)(tf.constant(row)).numpy() for row in padded]
         return np.concatenate(added or [flat])[: flat.size].reshape(np.shape(values))
 
-    def gathered(self, rows: Any) -> np.ndarray:
+    def all_gather(self, rows: Any) -> np.ndarray:
         """The rows of all workers, one worker's after the other's."""
         own = np.asarray(rows)
         if self.cluster is None:
             return own
         every = np.zeros((self.cluster.size, *own.shape), np.float64)
         every[self.cluster.index] = own
-        return self.sum(every).reshape(-1, *own.shape[1:]).astype(own.dtype)
+        return self.all_sum(every).reshape(-1, *own.shape[1:]).astype(own.dtype)
 
-    def told(self, content: bytes = b"") -> bytes:
+    def broadcast(self, content: bytes = b"") -> bytes:
         """What the chief says, which only it need have."""
         if self.cluster is None:
             return content
@@ -96,17 +96,17 @@ class Crew:
             heard.append(self._broadcast(piece.view(np.int64)).tobytes())
         return b"".join(heard)[:size]
 
-    def told_json(self, value: Any = None) -> Any:
-        return json.loads(self.told(json.dumps(value).encode())) if self.cluster else value
+    def broadcast_json(self, value: Any = None) -> Any:
+        return json.loads(self.broadcast(json.dumps(value).encode())) if self.cluster else value
 
-    def told_state(self, state: Optional[State]) -> Optional[State]:
+    def broadcast_state(self, state: Optional[TrainingState]) -> Optional[TrainingState]:
         """The chief's checkpoint, or that it has none; no other worker needs to see the chief's disk."""
         if self.cluster is None:
             return state
         tensors = dict(sorted(state.tensors.items())) if state else {}
         facts = {name: [tensor.dtype.str, list(tensor.shape)] for name, tensor in tensors.items()}
-        about = self.told_json([state.step, state.counters, facts] if state else None)
-        content = self.told(b"".join(np.ascontiguousarray(tensor).tobytes() for tensor in tensors.values()))
+        about = self.broadcast_json([state.step, state.counters, facts] if state else None)
+        content = self.broadcast(b"".join(np.ascontiguousarray(tensor).tobytes() for tensor in tensors.values()))
         if about is None:
             return None
         step, counters, facts = about
@@ -115,14 +115,14 @@ class Crew:
             count = int(np.prod(shape, dtype=np.int64))
             tensor = np.frombuffer(content, np.dtype(kind), count, start).reshape(shape)
             found[name], start = tensor, start + tensor.nbytes
-        return state or State(step, found, counters)
+        return state or TrainingState(step, found, counters)
 
-    def spread(self, variables: Sequence[Any]) -> None:
+    def broadcast_variables(self, variables: Sequence[Any]) -> None:
         """Give every worker the chief's values."""
         if self.cluster is None:
             return
         values = [variable.numpy() for variable in variables]
-        content, start = self.told(b"".join(value.tobytes() for value in values)), 0
+        content, start = self.broadcast(b"".join(value.tobytes() for value in values)), 0
         for variable, value in zip(variables, values):
             variable.assign(np.frombuffer(content, value.dtype, value.size, start).reshape(value.shape))
             start += value.nbytes
@@ -131,10 +131,10 @@ class Crew:
     def chief_first(self) -> Iterator[None]:
         """Inside, the chief is done before the others begin: what it has written on a disk they share, they find."""
         if not self.is_chief:
-            self.told()
+            self.broadcast()
         yield
         if self.is_chief:
-            self.told()
+            self.broadcast()
 
     def _summed(self, width: int) -> compat.Compiled:
         if width not in self._sums:
@@ -162,19 +162,19 @@ class Crew:
         return np.asarray(variable.numpy())
 
 
-def meet(placement: Placement, patience: float, say: Say) -> Crew:
-    """Wait for the other workers, telling who is missing, and start the strategy; a crew goes out."""
+def rendezvous(placement: Placement, patience: float, say: Say) -> Collectives:
+    """Wait for the other workers, telling who is missing, and start the strategy; a collectives goes out."""
     cluster = placement.cluster
     assert cluster is not None
     others = [cluster.name(index) for index in range(cluster.size) if index != cluster.index]
     say(f"this is {cluster.name(cluster.index)}; it meets {', '.join(others)}")
-    with listening(cluster):
+    with holding_port(cluster):
         _wait(cluster, patience, say)
     with _deadly_signals(patience):
         try:
-            return Crew(placement.start_strategy(patience), placement)
+            return Collectives(placement.start_strategy(patience), placement)
         except compat.MeetingError as error:
-            raise CrewError(
+            raise CollectiveError(
                 f"{_missing(cluster) or 'the workers did not meet'} ({error}); {_remedy(cluster)}"
             ) from None
 
@@ -187,7 +187,7 @@ def _wait(cluster: Cluster, patience: float, say: Say) -> None:
         if not missing:
             return
         if waited >= patience:
-            raise CrewError(f"{missing} in {patience:,.0f} s; {_remedy(cluster)}")
+            raise CollectiveError(f"{missing} in {patience:,.0f} s; {_remedy(cluster)}")
         if waited and waited % REMIND == 0:
             say(f"{missing} for {waited:,.0f} s; it is waited for, up to {patience:,.0f} s")
         time.sleep(PAUSE)
@@ -195,7 +195,7 @@ def _wait(cluster: Cluster, patience: float, say: Say) -> None:
 
 
 @contextlib.contextmanager
-def watched(cluster: Optional[Cluster], has_stepped: Callable[[], bool]) -> Iterator[None]:
+def watch_workers(cluster: Optional[Cluster], has_stepped: Callable[[], bool]) -> Iterator[None]:
     """Inside, a worker that can no longer be reached becomes a `WorkerLost` that names it."""
     try:
         yield
@@ -208,11 +208,13 @@ def watched(cluster: Optional[Cluster], has_stepped: Callable[[], bool]) -> Iter
         raise lost from None
 
 
-def begin_again(lost: WorkerLost, restarts: int, command: List[str]) -> None:
+def restart_process(lost: WorkerLost, restarts: int, command: List[str]) -> None:
     """Replace this process by a new one that does the same; it comes back only when that was done too often."""
     count = 0 if lost.has_stepped else int(os.environ.get(RESTARTS, "0")) + 1
     if count > restarts:
-        raise CrewError(f"{lost}; the run was begun anew {restarts} times without a step: see what that worker says")
+        raise CollectiveError(
+            f"{lost}; the run was begun anew {restarts} times without a step: see what that worker says"
+        )
     os.environ[RESTARTS] = str(count)
     sys.stdout.flush()
     sys.stderr.flush()
@@ -223,14 +225,14 @@ def _named(cluster: Cluster, blamed: Collection[int]) -> str:
     """The workers that an error blames, or those that do not answer."""
     others = [index for index in range(cluster.size) if index != cluster.index]
     found = [index for index in others if index in blamed]
-    found = found or [index for index in others if not answers(cluster.addresses[index])]
+    found = found or [index for index in others if not is_reachable(cluster.addresses[index])]
     return " and ".join(cluster.name(index) for index in found) or "a worker"
 
 
 def _missing(cluster: Cluster) -> str:
     """Who does not answer, in a few words; nothing where all do."""
     others = [index for index in range(cluster.size) if index != cluster.index]
-    missing = [cluster.name(index) for index in others if not answers(cluster.addresses[index])]
+    missing = [cluster.name(index) for index in others if not is_reachable(cluster.addresses[index])]
     return f"{' and '.join(missing)} did not answer" if missing else ""
 
 

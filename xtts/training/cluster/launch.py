@@ -34,7 +34,7 @@ class LaunchError(XttsError):
 
 
 @attrs.define(eq=False)
-class Worker:
+class LaunchedWorker:
     """One of the processes."""
 
     index: int
@@ -105,7 +105,7 @@ class Launch:
             raise LaunchError(f"{folder}: {error.strerror}; name another folder with --set run.folder=...") from None
         logs = [folder / LOGS / f"worker-{index}.log" for index in range(count)]
         self._workers = [
-            Worker(index, environment, log if index or is_quiet else None)
+            LaunchedWorker(index, environment, log if index or is_quiet else None)
             for index, (environment, log) in enumerate(zip(environments(count), logs))
         ]
         self._told = 0  # how often it was told to stop
@@ -130,7 +130,7 @@ class Launch:
         logs = [str(worker.log) for worker in self._workers if worker.log]
         return Launched(self._status or 0, [worker.restarts for worker in self._workers], logs)
 
-    def _look_after(self, worker: Worker) -> None:
+    def _look_after(self, worker: LaunchedWorker) -> None:
         if worker.is_done:
             return
         if worker.process is None:
@@ -153,7 +153,7 @@ class Launch:
         else:
             self._start_again(worker, -status)
 
-    def _start_again(self, worker: Worker, number: int) -> None:
+    def _start_again(self, worker: LaunchedWorker, number: int) -> None:
         how = f"{worker.name} was ended by {signal.Signals(number).name}"
         if worker.restarts >= self._most:
             worker.is_done = True

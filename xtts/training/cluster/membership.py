@@ -16,7 +16,7 @@ from typing import Any, Iterator, List, Mapping, Optional, Tuple
 import attrs
 
 from xtts import compat
-from xtts.errors import Mistake
+from xtts.errors import UsageError
 from xtts.recipe import schema
 from xtts.recipe.constraints import is_address
 
@@ -25,7 +25,7 @@ AGAIN = 10.0  # seconds that a port may stay taken by who had it before
 EXAMPLE = '{"cluster": {"worker": ["10.0.0.1:8888", "10.0.0.2:8888"]}, "task": {"type": "worker", "index": 0}}'
 
 
-class ClusterError(Mistake):
+class ClusterError(UsageError):
     """A cluster that is named wrongly."""
 
 
@@ -51,7 +51,7 @@ class Cluster:
         return f"worker {index} ({self.addresses[index]})"
 
 
-def resolve(asked: schema.Cluster, environment: Mapping[str, str] = os.environ) -> Optional[Cluster]:
+def resolve_cluster(asked: schema.ClusterSection, environment: Mapping[str, str] = os.environ) -> Optional[Cluster]:
     """The cluster this process is part of; None: it trains alone."""
     config = environment.get("TF_CONFIG", "").strip()
     if config and config != "{}":
@@ -70,7 +70,7 @@ def resolve(asked: schema.Cluster, environment: Mapping[str, str] = os.environ) 
 
 
 @contextlib.contextmanager
-def listening(cluster: Cluster, seconds: float = AGAIN) -> Iterator[None]:
+def holding_port(cluster: Cluster, seconds: float = AGAIN) -> Iterator[None]:
     """Inside, this worker answers at its address, before TensorFlow does.
 
     A port that another process has is refused. TensorFlow would not: it shares a port with whoever else does.
@@ -94,7 +94,7 @@ def listening(cluster: Cluster, seconds: float = AGAIN) -> Iterator[None]:
         yield
 
 
-def answers(address: str, seconds: float = 2.0) -> bool:
+def is_reachable(address: str, seconds: float = 2.0) -> bool:
     """Whether anybody listens there."""
     host, _, port = address.rpartition(":")
     try:
@@ -131,7 +131,7 @@ def _of_config(text: str) -> Cluster:
     return Cluster((*map(str, chiefs), *map(str, workers)), index + (len(chiefs) if kind == WORKER else 0), "TF_CONFIG")
 
 
-def _own_index(asked: schema.Cluster) -> int:
+def _own_index(asked: schema.ClusterSection) -> int:
     """What the recipe says; otherwise the one worker whose host has this machine's name."""
     if asked.index is not None:
         return asked.index

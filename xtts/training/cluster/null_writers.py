@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any, Dict, List, Optional
 
 from xtts.reporting.journal import Journal
-from xtts.training.checkpoint import Checkpoints, State
+from xtts.training.checkpoint import Checkpoints, TrainingState
 
 
-class QuietJournal(Journal):
+class NullJournal(Journal):
     """A journal that is empty whatever is noted."""
 
     def resume(self, stage: str, step: int) -> int:
@@ -28,8 +28,8 @@ class QuietJournal(Journal):
         return []
 
 
-class QuietCheckpoints(Checkpoints):
+class NullCheckpoints(Checkpoints):
     """Checkpoints that the chief saves."""
 
-    def save(self, state: State, loss: Optional[float] = None) -> Optional[Path]:
+    def save(self, state: TrainingState, loss: Optional[float] = None) -> Optional[Path]:
         return self.folder

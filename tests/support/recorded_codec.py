@@ -1,0 +1,36 @@
+"""A stand-in for a model whose codec gives back a recording, to hear what the vocoder does to it."""
+
+import numpy as np
+
+from xtts.audio import wav
+from xtts.audio.mel import MelSpec, log_mel
+from xtts.inference.generation import GeneratedCodes
+from xtts.inference.vocoder import make_vocoder
+from xtts.planning.sizes import FRAMES_PER_CODE
+
+SPEC = MelSpec()
+
+
+class Recorded:
+    """A codec that gives back a recording's mel, whatever the codes are; and the rest of a model."""
+
+    spec, stats, decoder = SPEC, np.full(80, 4.0, np.float32), None
+
+    def __init__(self, path):
+        mel = log_mel(wav.load_audio(path, SPEC.sample_rate), SPEC, self.stats)
+        self.codes = len(mel) // FRAMES_PER_CODE
+        self._mel = mel[: FRAMES_PER_CODE * self.codes]
+
+    def mel(self, codes):
+        return self._mel[: FRAMES_PER_CODE * len(codes)]
+
+
+def spoken(count, is_last):
+    return GeneratedCodes(np.zeros(count, np.int32), np.zeros((count, 0), np.float32), is_last)
+
+
+def heard(model, speed, *ends):
+    """The sound of the codes, made as far as each of `ends` in turn, and the places of the seams."""
+    render = make_vocoder(model, model, None, speed)
+    chunks = [render.add(spoken(end, is_last=False)) for end in ends] + [render.add(spoken(model.codes, is_last=True))]
+    return np.concatenate(chunks), np.cumsum([len(chunk) for chunk in chunks[:-1]])

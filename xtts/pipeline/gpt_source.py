@@ -1,0 +1,202 @@
+"""Batches of the GPT: text, codes and a reference voice."""
+
+from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+
+import attrs
+import numpy as np
+
+from xtts.audio.mel import MelSpec, frame_count
+from xtts.pipeline.feature_store import FeatureStore
+from xtts.pipeline.features import Features, reference_shape, reference_spec, samples_for
+from xtts.pipeline.recordings import Cut, Cuts, Lost, Recordings, read_padded
+from xtts.pipeline.sources import Arrays, HostBatch, _elsewhere, _first, _in_order, _placed
+from xtts.planning.batch_order import CUTS, Batch, random_words
+from xtts.planning.dataset import Split
+from xtts.planning.shapes import STOPS, Shape, longest_shape
+from xtts.planning.sizes import FRAMES_PER_CODE
+from xtts.recipe.schema import Recipe
+from xtts.text.tokenizer import Tokenizer
+
+
+class GptStores(NamedTuple):
+    """What the GPT's batches are looked up in when features are cached."""
+
+    codes: FeatureStore
+    references: FeatureStore
+
+
+class GptSource:
+    """Text, codes and a reference voice.
+
+    text [B, T], text_lengths [B], codes [B, C], code_lengths [B], all int32; reference [B, M, n_mels].
+    The voice is that of another recording of the same speaker where there is one: what is said in it must not help.
+    With free lengths a batch is as long as its longest member, and blank rows only give each replica as many.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        part: Split,
+        tokenizer: Tokenizer,
+        shapes: Sequence[Shape],
+        features: Features,
+        stores: Optional[GptStores],
+        is_random: bool,
+        dynamic_shapes: bool = False,
+        share: Optional[range] = None,  # of the replicas; None: all
+    ) -> None:
+        self._is_free, self._share = dynamic_shapes, share
+        self.recordings, self._tokenizer, self._shapes = Recordings(part, recipe.audio.sample_rate), tokenizer, shapes
+        self._features, self._stores, self._is_random = features, stores, is_random
+        self._seed, self._spec = recipe.run.seed, MelSpec.of(recipe.audio)
+        self._reference, self._recipe = reference_spec(recipe.audio), recipe
+        speakers: Dict[str, List[int]] = {}
+        for position, utterance in enumerate(part.corpus.utterances):
+            speakers.setdefault(utterance.speaker, []).append(position)
+        self._fellows = [  # of an utterance: the recordings of its speaker, where it names one
+            speakers[one.speaker] if one.speaker else [position] for position, one in enumerate(part.corpus.utterances)
+        ]
+
+    def read(self, batches: Sequence[Batch], number: int) -> HostBatch:
+        shape = self._brought_to(batches)
+        if self._stores is None:
+            arrays, lost = self._read_live(self.cuts(batches, number))
+        else:
+            rows = self._count(batches, shape)
+            arrays, lost = self._look_up(*self._placed(batches, number, shape), rows, shape)
+        return self._rows(batches, shape, arrays, lost)
+
+    def cuts(self, batches: Sequence[Batch], number: int) -> Dict[str, Cuts]:
+        shape = self._brought_to(batches)
+        reference, _ = self._reference_shape(shape)
+        placed, voices = self._placed(batches, number, shape)
+        rows, lengths = self._count(batches, shape), self.recordings.lengths
+        whole = {row: Cut(position, 0, int(lengths.samples[position])) for row, position in placed.items()}
+        heard = {row: self._cut(voice, reference, draw) for row, (voice, draw) in voices.items()}
+        samples = samples_for(shape.mel_frames, self._spec)
+        return {"waves": Cuts(rows, samples, whole), "reference_waves": Cuts(rows, reference, heard)}
+
+    def delivered(self, batches: Sequence[Batch], number: int, made: Arrays) -> HostBatch:
+        return self._rows(batches, self._brought_to(batches), dict(made), {})
+
+    def finish(self, rows: HostBatch) -> Arrays:
+        arrays = dict(rows.arrays)
+        if "waves" in arrays:
+            arrays["codes"] = self._features.codes(arrays.pop("waves"), arrays.pop("samples"))
+            arrays["reference"] = self._features.reference_mel(
+                arrays.pop("reference_waves"), arrays.pop("reference_samples")
+            )
+        return arrays
+
+    def name(self, position: int) -> str:
+        return self.recordings.utterances[position].id
+
+    def _brought_to(self, batches: Sequence[Batch]) -> Shape:
+        """What a step's batches are brought to; where lengths are free, a blank one to the largest of its pool."""
+        shape = attrs.evolve(self._shapes[batches[0].shape], batch_size=batches[0].rows)
+        members = np.concatenate([batch.utterances for batch in batches])
+        if not self._is_free or not len(members):
+            return shape
+        lengths = self.recordings.lengths
+        return longest_shape(
+            lengths.text[members], lengths.frames[members], max(len(batch.utterances) for batch in batches)
+        )
+
+    def _reference_shape(self, shape: Shape) -> Tuple[int, int]:
+        return reference_shape(self._recipe.audio, self._recipe.data.reference_seconds, shape.mel_frames)
+
+    def _placed(
+        self, batches: Sequence[Batch], number: int, shape: Shape
+    ) -> Tuple[Dict[int, int], Dict[int, Tuple[int, int]]]:
+        """Which utterance is in which row, and with which voice: another's, and a draw."""
+        found = _placed(batches, shape.batch_size, self._share)
+        every = sum(len(batch.utterances) if self._is_free else batch.rows for batch in batches)
+        draws = random_words(self._seed, number, CUTS, 2 * every) if self._is_random else np.zeros(2 * every, np.uint64)
+        voices = {row: (self._voice(at, int(draws[p])), int(draws[every + p])) for row, (at, p) in found.items()}
+        return {row: at for row, (at, _) in found.items()}, voices
+
+    def _count(self, batches: Sequence[Batch], shape: Shape) -> int:
+        """Rows that are read here."""
+        return shape.batch_size * len(self._share or batches)
+
+    def _rows(self, batches: Sequence[Batch], shape: Shape, arrays: Arrays, lost: Mapping[int, Lost]) -> HostBatch:
+        found = _placed(batches, shape.batch_size, self._share)
+        placed = {row: at for row, (at, _) in found.items()}
+        arrays.update(self._texts(placed, lost, self._count(batches, shape), shape))
+        text, codes = (arrays[name].astype(np.int64) for name in ("text_lengths", "code_lengths"))
+        spoken = int((codes > 0).sum())
+        counts = np.array([text.sum() + spoken, codes.sum() + (STOPS + 1) * spoken], np.float64)
+        own = np.array([at for row, at in placed.items() if row not in lost], np.int64)
+        every_one = np.concatenate([own, _elsewhere(batches, self._share)])
+        sound = int(self.recordings.lengths.frames[every_one].sum(dtype=np.int64))
+        return HostBatch(batches[0].shape, shape, arrays, counts, sound, _in_order(lost))
+
+    def _voice(self, position: int, draw: int) -> int:
+        """Whose voice is heard: a fellow of the utterance, itself when it has none."""
+        fellows = self._fellows[position]
+        if len(fellows) == 1:
+            return position
+        chosen = fellows[draw % (len(fellows) - 1)]
+        return chosen if chosen != position else fellows[-1]
+
+    def _texts(self, placed: Mapping[int, int], lost: Mapping[int, Lost], rows: int, shape: Shape) -> Arrays:
+        text = np.zeros((rows, shape.text_length), np.int32)
+        text_lengths, code_lengths = np.zeros(rows, np.int32), np.zeros(rows, np.int32)
+        for row, position in placed.items():
+            if row in lost:
+                continue
+            utterance = self.recordings.utterances[position]
+            ids = self._tokenizer.encode(utterance.text, utterance.language)
+            text[row, : len(ids)], text_lengths[row] = ids, len(ids)
+            code_lengths[row] = -(-int(self.recordings.lengths.frames[position]) // FRAMES_PER_CODE)
+        return {"text": text, "text_lengths": text_lengths, "code_lengths": code_lengths}
+
+    def _read_live(self, cuts: Mapping[str, Cuts]) -> Tuple[Arrays, Dict[int, Lost]]:
+        waves, lengths, lost = read_padded(self.recordings, cuts["waves"])
+        voice_waves, voice_lengths, voiceless = read_padded(self.recordings, cuts["reference_waves"])
+        lost = {**voiceless, **lost}
+        arrays = {
+            "waves": waves,
+            "samples": lengths,
+            "reference_waves": voice_waves,
+            "reference_samples": voice_lengths,
+        }
+        for array in arrays.values():
+            array[list(lost)] = 0  # what there is of a row that lacks the other half
+        return arrays, lost
+
+    def _look_up(
+        self, placed: Mapping[int, int], voices: Mapping[int, Tuple[int, int]], rows: int, shape: Shape
+    ) -> Tuple[Arrays, Dict[int, Lost]]:
+        assert self._stores is not None
+        _, frames = self._reference_shape(shape)
+        codes = np.zeros((rows, shape.mel_frames // FRAMES_PER_CODE), np.int32)
+        reference = np.zeros((rows, frames, self._spec.n_mels), np.float32)
+        lost: Dict[int, Lost] = {}
+        for row, position in placed.items():
+            voice, draw = voices[row]
+            for needed, store in ((position, self._stores.codes), (voice, self._stores.references)):
+                if needed in store.unusable:
+                    lost.setdefault(row, (self.name(needed), store.unusable[needed]))
+            if row in lost:
+                continue
+            found = self._stores.codes[position]
+            codes[row, : len(found)] = found
+            reference[row] = self._cut_mel(self._stores.references[voice], frames, draw)
+        return {"codes": codes, "reference": reference}, lost
+
+    def _cut(self, position: int, samples: int, draw: int) -> Cut:
+        """As much of a voice as is heard; what is too short is repeated."""
+        whole = int(self.recordings.lengths.samples[position])
+        count, most = int(frame_count(whole, self._reference)), int(frame_count(samples, self._reference))
+        if count < most:
+            return Cut(position, 0, samples)
+        start = self._spec.hop_length * _first(draw, count, most)
+        return Cut(position, start, min(samples, whole - start))
+
+    def _cut_mel(self, mel: np.ndarray, count: int, draw: int) -> np.ndarray:
+        """The same of its mel."""
+        if len(mel) < count:
+            return np.resize(mel, (count, self._spec.n_mels))
+        start = _first(draw, len(mel), count)
+        return mel[start : start + count]

@@ -1,0 +1,83 @@
+"""Tensors as published into the variables of `xtts.model`, and out of them."""
+
+from typing import Any, Mapping
+
+import numpy as np
+
+from xtts.weights.importing import _list_of
+from xtts.weights.layout import (
+    DIRECTION,
+)
+from xtts.weights.safetensors_file import Tensors, WeightsError
+
+TEXT_ROWS = ("gpt.text_embedding.weight", "gpt.text_head.weight", "gpt.text_head.bias")
+
+
+def load_weights(module: Any, tensors: Mapping[str, np.ndarray], prefix: str = "") -> None:
+    """Give a module of `xtts.model` its weights: those named `prefix` and then as the module says.
+
+    All are checked before the first is given. Normed weights are folded where the module has them so.
+    """
+    wanted = module.weights()
+    mine = {name: tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+    if any(name.endswith(DIRECTION) and name[len(prefix) :] not in wanted for name in mine):
+        from xtts.weights.weight_norm import fold_weight_norm
+
+        mine = fold_weight_norm(mine)
+    mine = {name[len(prefix) :]: tensor for name, tensor in mine.items()}
+    assign_weights(wanted, mine, f"the weights of {type(module).__name__}", prefix)
+
+
+def assign_weights(wanted: Mapping[str, Any], tensors: Mapping[str, np.ndarray], what: str, prefix: str = "") -> None:
+    """Give weights of `xtts.model.layers` tensors as published, by name; all are checked before one is given."""
+    wrong = []
+    for name, weight in wanted.items():
+        if name not in tensors:
+            wrong.append(f"{prefix}{name}: missing, expected {list(weight.published_shape)}")
+        elif tensors[name].shape != weight.published_shape:
+            wrong.append(f"{prefix}{name}: has {list(tensors[name].shape)}, expected {list(weight.published_shape)}")
+    for name, tensor in tensors.items():
+        if name not in wanted and not _is_constant(name):
+            wrong.append(f"{prefix}{name}: surplus, has {list(tensor.shape)}")
+    if wrong:
+        raise WeightsError(_list_of(f"{what} do not fit", wrong))
+    for name, weight in wanted.items():
+        value = tensors[name].astype(weight.variable.dtype.as_numpy_dtype, copy=False)
+        weight.variable.assign(value if weight.axes is None else np.transpose(value, weight.axes))
+
+
+def published_value(weight: Any) -> np.ndarray:
+    """A weight's value as it is published."""
+    value = np.asarray(weight.variable.numpy())
+    return value if weight.axes is None else np.transpose(value, np.argsort(weight.axes))
+
+
+def published_weights(module: Any, prefix: str = "") -> Tensors:
+    """A module's weights as they are published: names after `prefix`, and layouts."""
+    return {prefix + name: published_value(weight) for name, weight in module.weights().items()}
+
+
+def extend_vocabulary(tensors: Mapping[str, np.ndarray], count: int, random: np.random.Generator) -> Tensors:
+    """The tensors with rows for `count` text tokens; the rows that were there keep every bit.
+
+    A new row is the mean of the old ones plus noise of a tenth of their deviation, column by column, and a new bias is
+    their mean: to the model a new token is at first a middling old one, neither likely nor strange, and no two are
+    the same.
+    """
+    found = dict(tensors)
+    for name in TEXT_ROWS:
+        rows = found.get(name)
+        if rows is None:
+            raise WeightsError(f"{name} is missing; the text vocabulary of a checkpoint with its gpt can be extended")
+        if count < len(rows):
+            raise WeightsError(f"{name} has {len(rows):,} rows, more than {count:,}; a vocabulary can only grow")
+        mean, deviation = rows.mean(axis=0, dtype=np.float64), rows.std(axis=0, dtype=np.float64)
+        noise = random.standard_normal((count - len(rows), *rows.shape[1:])) if rows.ndim > 1 else 0.0
+        new = np.broadcast_to(mean + 0.1 * deviation * noise, (count - len(rows), *rows.shape[1:]))
+        found[name] = np.concatenate([rows, new.astype(rows.dtype)])
+    return found
+
+
+def _is_constant(name: str) -> bool:
+    """Whether a published tensor is none that a module has: counters and tables that can be made anew."""
+    return name.endswith("num_batches_tracked") or name.startswith(("torch_spec.", "discrete_loss."))
