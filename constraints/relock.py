@@ -1,4 +1,4 @@
-"""Resolve every cell of the matrix anew: the table below comes in, a constraints file a cell goes out.
+"""Resolve the constraints of every cell of the matrix; versions that still fit stay as they are.
 
 tox -e relock            every cell
 tox -e relock -- 2.21    one of them
@@ -26,8 +26,19 @@ CELLS = {  # TensorFlow: its release, its Python, and the pins that its own meta
 def relock(cell: str) -> None:
     release, python, pins = CELLS[cell]
     target = HERE / f"tf{cell}.txt"
-    command = ["uv", "pip", "compile", "-", "pyproject.toml", "--upgrade", "--python-version", python]
-    command += ["--group", "test", "--all-extras", "--overrides", str(HERE / "no-tensorflow.txt")]
+    command = ["uv", "pip", "compile", "-", "pyproject.toml", "--python-version", python]
+    command += [
+        "--group",
+        "test",
+        "--extra",
+        "demo",
+        "--extra",
+        "bpe",
+        "--extra",
+        "migrate",
+        "--overrides",
+        str(HERE / "no-tensorflow.txt"),
+    ]
     command += ["--quiet", "--no-header", "--no-annotate", "--output-file", str(target)]
     wanted = "\n".join([f"tensorflow-cpu=={release}", *pins])
     subprocess.run(command, input=wanted, text=True, check=True, cwd=HERE.parent, stdout=subprocess.DEVNULL)
