@@ -113,7 +113,7 @@ def features(root: str, count: int, size: str) -> float:
 KINDS = {
     "index": index,
     "cached": index,
-    "make_plan": planned,
+    "plan": planned,
     "epoch": epoch,
     **{f"features-{size}": functools.partial(features, size=size) for size in SIZES},
 }

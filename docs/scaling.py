@@ -151,7 +151,7 @@ def span(seconds: float) -> str:
 def figures() -> str:
     """What was measured."""
     rows = []
-    for kind in ("index", "cached", "make_plan", "epoch"):
+    for kind in ("index", "cached", "plan", "epoch"):
         for one in sorted(measured()[kind], key=lambda one: one["utterances"]):
             count = one["utterances"]
             rows.append(
@@ -181,8 +181,8 @@ def corpora() -> str:
                 size((2 * mel + codes) * hours),
                 span(count * each("index", "seconds")),
                 size(count * each("index", "bytes")),
-                span(count * each("make_plan", "seconds")),
-                size(count * each("make_plan", "bytes")),
+                span(count * each("plan", "seconds")),
+                size(count * each("plan", "bytes")),
                 span(count * each("epoch", "seconds")),
             ]
         )
@@ -193,7 +193,7 @@ def corpora() -> str:
         "features kept",
         "index",
         "its memory",
-        "make_plan",
+        "plan",
         "its memory",
         "order",
     ]
@@ -270,7 +270,7 @@ def pictures() -> Dict[str, str]:
             kind, [(float(np.log10(one["utterances"])), 1e6 * one["seconds"] / one["utterances"]) for one in found]
         )
         for kind, found in measured().items()
-        if kind in ("index", "make_plan", "epoch")
+        if kind in ("index", "plan", "epoch")
     ]
     return {
         "scaling_gpus.svg": _alone(

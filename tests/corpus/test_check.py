@@ -87,7 +87,7 @@ def test_what_passed_is_not_decoded_again(tmp_path, monkeypatch):
     first = check(tmp_path)
     decoded = []
     real = soundcheck.find_fault
-    monkeypatch.setattr(soundcheck, "problem", lambda utterance: decoded.append(utterance.id) or real(utterance))
+    monkeypatch.setattr(soundcheck, "find_fault", lambda utterance: decoded.append(utterance.id) or real(utterance))
     again = check(tmp_path)
     assert decoded == ["c"]
     assert (again.utterances, again.rejected) == (first.utterances, first.rejected)

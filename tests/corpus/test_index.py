@@ -242,8 +242,8 @@ def test_split_depends_on_ids_not_on_order():
 def test_split_is_the_same_everywhere():
     """The draw is fixed: these ids are held out on every Python, whatever its hash seed."""
     program = (
-        "from xtts.corpus.index import split; from xtts.corpus.utterances import Utterance;"
-        "print(*[u.id for u in split([Utterance(f'u{i}', '', 'x', 'ab'[i % 2]) for i in range(40)], 0.1, 7)[1]])"
+        "from xtts.corpus.split import split_corpus; from xtts.corpus.utterances import Utterance;"
+        "print(*[u.id for u in split_corpus([Utterance(f'u{i}', '', 'x', 'ab'[i % 2]) for i in range(40)], 0.1, 7)[1]])"
     )
     answers = {
         subprocess.run(

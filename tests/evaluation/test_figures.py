@@ -75,5 +75,5 @@ def test_without_a_recogniser_there_is_no_row_for_words():
     assert "words" not in found.text()
     assert "trained on, as nothing was held out" in found.text()
     assert found.figures()[RECORDING].error_rates == {}
-    assert list(json.loads(json.dumps(found.as_json()))["summarise"]) == [RECORDING, CODEC]
+    assert list(json.loads(json.dumps(found.as_json()))["figures"]) == [RECORDING, CODEC]
     assert summarise([quiet], CODEC).own_voice is None

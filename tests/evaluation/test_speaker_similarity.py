@@ -73,7 +73,7 @@ def test_the_trained_encoder_is_an_lstm_as_the_field_writes_it(monkeypatch):
     import tensorflow as tf
 
     state = weights(np.random.default_rng(2))
-    monkeypatch.setattr(speaker_similarity.pickles, "load", lambda path: {"model_state": state})
+    monkeypatch.setattr(speaker_similarity.torch_file, "load_torch_file", lambda path: {"model_state": state})
     encoder, x = ResemblyzerEncoder("weights.pt"), np.random.default_rng(3).random((2, 4, 40)).astype(np.float32)
     outputs = tf.unstack(tf.constant(x), axis=1)
     for layer in range(3):
@@ -92,7 +92,7 @@ def test_the_trained_encoder_is_an_lstm_as_the_field_writes_it(monkeypatch):
 
 def test_other_weights_are_refused_in_a_sentence(monkeypatch):
     """A file that holds something else is named, with what to do."""
-    monkeypatch.setattr(speaker_similarity.pickles, "load", lambda path: {"state": {}})
+    monkeypatch.setattr(speaker_similarity.torch_file, "load_torch_file", lambda path: {"state": {}})
     with pytest.raises(XttsError, match=r"weights\.pt: these are not resemblyzer's weights; run: pip install"):
         ResemblyzerEncoder("weights.pt")
 

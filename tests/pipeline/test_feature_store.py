@@ -201,10 +201,10 @@ FULL = """
 import resource, sys
 import numpy as np
 from pathlib import Path
-from xtts.pipeline.feature_store import Store, StoreError
+from xtts.pipeline.feature_store import FeatureStore, StoreError
 from xtts.corpus.utterances import Utterance
 resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
-store = Store(Path(sys.argv[1]), [Utterance("u", "u.wav", "words")], np.array([100_000]), (), np.float32, "mel")
+store = FeatureStore(Path(sys.argv[1]), [Utterance("u", "u.wav", "words")], np.array([100_000]), (), np.float32, "mel")
 try:
     store.fill(lambda positions: {0: np.ones(100_000)}, lambda done, total: None)
 except StoreError as error:

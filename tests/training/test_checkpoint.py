@@ -48,7 +48,7 @@ def child(script, *arguments, before=()):
             f"{imports}from xtts.training.checkpoint import Checkpoints\n{script}",
             *map(str, arguments),
         ],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(str(ROOT / place) for place in (".", "tests", "benchmarks"))},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(str(ROOT / place) for place in (".", "tests/support", "benchmarks"))},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         universal_newlines=True,

@@ -202,7 +202,7 @@ def test_no_class_is_imported(tmp_path):
     (tmp_path / "TTS" / "__init__.py").write_text("open('marker', 'w').close()\n")
     value = b"cTTS.configs\nXttsConfig\n)\x81}X\x01\x00\x00\x00aK\x01sb."
     archive(tmp_path / "a.pth", value)
-    code = "import sys; from xtts.weights import torch_file as pickles; print(pickles.load('a.pth').state, 'TTS' in sys.modules)"
+    code = "import sys; from xtts.weights import torch_file as pickles; print(pickles.load_torch_file('a.pth').state, 'TTS' in sys.modules)"
     path = os.pathsep.join([str(tmp_path), str(Path(__file__).parents[2])])
     ran = subprocess.run(
         [sys.executable, "-c", code],

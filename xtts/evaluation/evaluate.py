@@ -305,7 +305,7 @@ class _Through:
         shares = counts[counts > 0] / counts.sum()
         return {
             "mel_error": float(np.mean(self._errors)),  # dB
-            "mel_cepstral_distortion": float(np.mean(self._distortions)),  # dB
+            "distortion": float(np.mean(self._distortions)),  # dB
             "codes_used": float((counts > 0).mean()),
             "perplexity": float(np.exp(-(shares * np.log(shares)).sum())),
         }

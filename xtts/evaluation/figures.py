@@ -88,7 +88,7 @@ class Evaluation:
 
     def as_json(self) -> Dict[str, Any]:
         found = attrs.asdict(self)
-        found["summarise"] = {name: one.as_json() for name, one in self.figures().items()}
+        found["figures"] = {name: one.as_json() for name, one in self.figures().items()}
         return found
 
     def text(self) -> str:

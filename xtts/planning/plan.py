@@ -121,7 +121,7 @@ class Plan:
             "steps_per_epoch": self.steps_per_epoch,
             "steps": self.recipe.train.steps,
             "epochs": self.epochs,
-            "count_parameters": self.parameters,
+            "parameters": self.parameters,
             "parts": {name: count.total for name, count in self.parts.items()},
             "bytes": {
                 device: {**attrs.asdict(budget), "total": budget.total, "fits": budget.fits}

@@ -4,9 +4,9 @@ from typing import Any, Mapping
 
 import numpy as np
 
-from xtts.weights.importing import _list_of
 from xtts.weights.layout import (
     DIRECTION,
+    list_mismatches,
 )
 from xtts.weights.safetensors_file import Tensors, WeightsError
 
@@ -40,7 +40,7 @@ def assign_weights(wanted: Mapping[str, Any], tensors: Mapping[str, np.ndarray],
         if name not in wanted and not _is_constant(name):
             wrong.append(f"{prefix}{name}: surplus, has {list(tensor.shape)}")
     if wrong:
-        raise WeightsError(_list_of(f"{what} do not fit", wrong))
+        raise WeightsError(list_mismatches(f"{what} do not fit", wrong))
     for name, weight in wanted.items():
         value = tensors[name].astype(weight.variable.dtype.as_numpy_dtype, copy=False)
         weight.variable.assign(value if weight.axes is None else np.transpose(value, weight.axes))

@@ -15,7 +15,7 @@ import numpy as np
 
 from xtts.weights import safetensors_file, torch_file
 from xtts.weights.assignment import extend_vocabulary
-from xtts.weights.layout import MEL_STATS, PREFIXES, ModelDescription, describe_tensors
+from xtts.weights.layout import MEL_STATS, PREFIXES, ModelDescription, describe_tensors, list_mismatches
 from xtts.weights.layout import published_name as published_name
 from xtts.weights.model_folder import PathLike, _check, _check_empty, _json, write_model_folder
 from xtts.weights.safetensors_file import Tensors, WeightsError
@@ -132,7 +132,7 @@ def _tensors(state: Dict[Any, Any], path: PathLike) -> Tuple[Tensors, int]:
         else:
             found[name] = value
     if wrong:
-        raise WeightsError(_list_of(f"{path}: what it holds are not all tensors", wrong))
+        raise WeightsError(list_mismatches(f"{path}: what it holds are not all tensors", wrong))
     return found, ignored
 
 
@@ -182,7 +182,3 @@ def _vocabulary_size(path: Path) -> int:
     except (AttributeError, KeyError, TypeError, ValueError):
         raise WeightsError(f"{path}: there is no vocabulary in it; name a vocab.json as XTTS publishes it") from None
     return int(max(tokens)) + 1
-
-
-def _list_of(what: str, wrong: List[str]) -> str:
-    return "\n".join([f"{what}; nothing was loaded. {len(wrong):,} do not fit:", *(f"  {line}" for line in wrong)])

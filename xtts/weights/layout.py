@@ -385,3 +385,7 @@ def _normed(path: str, shape: Shape, outputs: int) -> Named:
     yield path + SCALE, (shape[0],) + (1,) * (len(shape) - 1)
     yield path + DIRECTION, shape
     yield f"{path}.bias", (outputs,)
+
+
+def list_mismatches(what: str, wrong: List[str]) -> str:
+    return "\n".join([f"{what}; nothing was loaded. {len(wrong):,} do not fit:", *(f"  {line}" for line in wrong)])

@@ -10,8 +10,7 @@ import attrs
 import numpy as np
 
 from xtts.weights import safetensors_file
-from xtts.weights.importing import _list_of
-from xtts.weights.layout import ModelDescription, layout_problems
+from xtts.weights.layout import ModelDescription, layout_problems, list_mismatches
 from xtts.weights.safetensors_file import Tensors, WeightsError
 
 MODEL, SIZES, VOCAB = "model.safetensors", "model.json", "vocab.json"
@@ -96,7 +95,7 @@ def _check(model: ModelDescription, tensors: Mapping[str, np.ndarray], place: st
     if model.size.gpt.width % model.size.gpt.heads:
         wrong.append(f"a width of {model.size.gpt.width} is not divided by {model.size.gpt.heads} heads")
     if wrong:
-        raise WeightsError(_list_of(f"{place}: the tensors are not those of a model", wrong))
+        raise WeightsError(list_mismatches(f"{place}: the tensors are not those of a model", wrong))
 
 
 def _check_empty(folder: Path) -> None:

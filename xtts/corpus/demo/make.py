@@ -143,7 +143,7 @@ def demo_voice(number: int, seed: int) -> EspeakVoice:
     high = number % 2
     rest = (140 if high else 72) * 1.65**pitch
     return EspeakVoice(
-        name=f"demo_voice{number + 1:03d}",
+        name=f"voice{number + 1:03d}",
         pitch=round(rest),
         reach=round(rest * (0.35 + 0.1 * reach)),
         formants=round((100 if high else 95) + 5 * formants),
