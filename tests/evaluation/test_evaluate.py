@@ -115,7 +115,7 @@ def test_texts_that_were_trained_on_are_not_judged(runs, small, monkeypatch):
             trained = [one._replace(text=text) for one, text in zip(trained, [*read, *["fe"] * len(trained)])]
             return attrs.evolve(dataset, held_out=_with(dataset.held_out, held), train=_with(dataset.train, trained))
 
-        monkeypatch.setattr("xtts.evaluation.evaluate.gather", gathered)
+        monkeypatch.setattr("xtts.evaluation.evaluate.load_dataset", gathered)
         return evaluate(runs.folder("whole"), 100, "none", lambda line: None)
 
     texts = {"02": "la do ti"}  # the corpus has it twice otherwise

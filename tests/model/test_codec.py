@@ -458,15 +458,16 @@ def test_two_replicas_train_the_codebook_that_one_would():
     program = """
         import numpy as np
         import tensorflow as tf
-        from xtts import compat, sizes
+        from xtts import compat
         from xtts.model.codec import Codec
+        from xtts.planning.sizes import CodecSize
 
         compat.split("CPU", 0, [None, None])
         mirrored = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
         mel = np.random.default_rng(0).standard_normal((4, 32, 80)).astype(np.float32)
         lengths = np.array([32, 21, 9, 0], np.int32)
 
-        size = sizes.Codec(hidden=8, code_width=4, codes=12, blocks=1)
+        size = CodecSize(hidden=8, code_width=4, codes=12, blocks=1)
 
         def begun():
             codec = Codec(size, 80, np.random.default_rng(0))

@@ -89,7 +89,7 @@ def test_what_was_interrupted_goes_on_where_it_was(tmp_path, utterances):
 
 KILLED = """
 import os, signal, sys
-sys.path[:0] = [{here!r}]
+sys.path[:0] = [{here!r}, {support!r}]
 import numpy as np
 from test_feature_store import Maker, opened, stores
 from xtts.corpus.utterances import Utterance
@@ -114,7 +114,7 @@ def test_a_kill_while_a_chunk_is_written_costs_that_chunk(tmp_path, utterances):
     """What was half written has no name yet; all before it stays."""
     here = Path(__file__).parent
     environment = {**os.environ, "PYTHONPATH": str(here.parents[1])}
-    command = [sys.executable, "-c", KILLED.format(here=str(here)), str(tmp_path)]
+    command = [sys.executable, "-c", KILLED.format(here=str(here), support=str(here.parent / "support")), str(tmp_path)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == -signal.SIGKILL, done.stderr
     store, maker = filled(tmp_path / "mel", utterances)

@@ -48,7 +48,10 @@ def child(script, *arguments, before=()):
             f"{imports}from xtts.training.checkpoint import Checkpoints\n{script}",
             *map(str, arguments),
         ],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(str(ROOT / place) for place in (".", "tests/support", "benchmarks"))},
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(str(ROOT / place) for place in (".", "tests/support", "benchmarks")),
+        },
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         universal_newlines=True,
@@ -511,7 +514,7 @@ def test_a_folder_that_cannot_be_is_said(tmp_path, said):
 
 def test_what_makes_no_file_is_a_mistake_and_no_full_disk(kept):
     """A tensor of no type, or a counter that JSON does not know, stops the run, and leaves nothing behind."""
-    with pytest.raises(checkpoint.tensorfile.WeightsError, match="names"):
+    with pytest.raises(checkpoint.safetensors_file.WeightsError, match="names"):
         kept.save(TrainingState(1, {"names": np.array(["a"])}))
     with pytest.raises(TypeError):
         kept.save(TrainingState(1, {}, {"loss": np.float32(1)}))
@@ -525,7 +528,7 @@ import states, numpy as np
 from peak import peak_bytes as peak
 kept = Checkpoints(Path(sys.argv[1]))
 kept.save(state(1))
-new = states.State(2, {str(n): np.ones(2**20, np.float32) for n in range(16)})
+new = states.TrainingState(2, {str(n): np.ones(2**20, np.float32) for n in range(16)})
 before = peak()
 kept.save(new)
 found = kept.newest()

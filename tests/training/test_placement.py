@@ -266,8 +266,8 @@ def test_a_person_reads_mode_roles_and_reasons():
 
 REAL = """
 import tensorflow as tf
-from xtts.training.placement import place
-from xtts.recipe.schema import Devices
+from xtts.training.placement import place_devices as place
+from xtts.recipe.schema import DevicesSection as Devices
 
 dual = place(Devices(data_gpu=1, model_gpu=0))
 strategy = dual.start_strategy()

@@ -1,4 +1,4 @@
-"""weights, names and tensorfile: checkpoints come in and go out under their published names, bit for bit."""
+"""Checkpoints come in and go out under their published names, bit for bit."""
 
 import json
 import os
@@ -600,9 +600,9 @@ def test_checkpoints_are_read_without_tensorflow(files, tmp_path):
     """Import and export need neither TensorFlow nor PyTorch."""
     model, dvae, out = files
     code = (
-        "import sys; from xtts.weights import importing as weights\n"
-        f"weights.import_checkpoint({str(model)!r}, {str(out)!r}, {str(dvae)!r})\n"
-        f"weights.export({str(out)!r}, {str(tmp_path / 'a.safetensors')!r})\n"
+        "import sys; from xtts.weights.exporting import export_checkpoint; from xtts.weights.importing import import_checkpoint\n"
+        f"import_checkpoint({str(model)!r}, {str(out)!r}, {str(dvae)!r})\n"
+        f"export_checkpoint({str(out)!r}, {str(tmp_path / 'a.safetensors')!r})\n"
         "assert not {'tensorflow', 'torch'} & set(sys.modules)"
     )
     root = str(Path(__file__).parents[2])

@@ -25,6 +25,11 @@ PARTS = {  # module: the requirement that brings it, as in pyproject.toml
     "librosa": "librosa",
     "soundfile": "soundfile",
     "safetensors": "safetensors",
+    "filelock": "filelock",
+    "jinja2": "jinja2",
+    "psutil": "psutil",
+    "tomlkit": "tomlkit",
+    "tqdm": "tqdm",
 }
 OPTIONAL = {  # module: what it is for, and the extra that brings it
     "espeakng_loader": ("the demo corpus", "demo"),

@@ -22,7 +22,7 @@ if rows and int(rows[-1]) > 4:
     os.kill(os.getpid(), signal.SIGKILL)
 sys.path.insert(0, {str(SUPPORT)!r})
 import small_run
-from xtts import cli
+from xtts.commands import main as cli
 small_run.SIZES["tiny"] = small_run.SMALLEST
 sys.exit(cli.main(sys.argv[1:]))
 """

@@ -263,8 +263,8 @@ def test_an_interrupted_run_leaves_nothing(tmp_path):
 def test_a_killed_run_leaves_no_half_corpus(tmp_path):
     """A process killed in the middle leaves no folder of that name, and the next run makes it and tidies up."""
     source = (
-        "import sys; from xtts.corpus.demo.make import make\n"
-        "make(sys.argv[1], 60, 2, ['en'], 0, progress=lambda *_: print('clip', flush=True))"
+        "import sys; from xtts.corpus.demo.make import make_demo_corpus\n"
+        "make_demo_corpus(sys.argv[1], 60, 2, ['en'], 0, progress=lambda *_: print('clip', flush=True))"
     )
     root = str(Path(demo.__file__).parents[3])
     environment = {**os.environ, "PYTHONPATH": root}
