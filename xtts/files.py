@@ -21,6 +21,7 @@ def write_text(path: Path, text: str) -> None:
 
 def write_bytes(path: Path, content: bytes) -> None:
     """Write a file atomically; missing parent folders are created."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     with draft_file(path) as draft:
         draft.write_bytes(content)
 
@@ -31,7 +32,6 @@ def draft_file(path: Path, sync: bool = False) -> Iterator[Path]:
 
     With `sync` the content is on disk before it gets its name: after a power cut a file that exists is complete.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     draft = _draft_path(path)
     try:
         yield draft
