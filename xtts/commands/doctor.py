@@ -21,7 +21,6 @@ PARTS = {  # module: the requirement that brings it, as in pyproject.toml
     "scipy": "scipy",
     "attrs": "attrs>=22.2",
     "cattrs": "cattrs>=22.2,!=23.1.0,!=23.1.1",
-    "librosa": "librosa",
     "soundfile": "soundfile",
     "safetensors": "safetensors",
     "jinja2": "jinja2",
