@@ -7,7 +7,7 @@ because its import takes as long as `xtts --help` itself.
 import json
 import re
 import textwrap
-from typing import Any, Iterable, List, Mapping, NamedTuple
+from typing import Any, Iterable, List, Mapping, NamedTuple, cast
 
 from xtts.recipe.lines import Key, RecipeError, parse_toml
 
@@ -60,7 +60,7 @@ def _apply(text: str, key: Key, edit: Edit) -> str:
     document = tomlkit.parse(text)
     if section not in document:
         document[section] = tomlkit.table()
-        document.item(section).trivia.indent = "\n" if text.strip() else ""
+        cast(tomlkit.items.Table, document[section]).trivia.indent = "\n" if text.strip() else ""
     table: Any = document[section]
     setting = tomlkit.item(edit.value)
     others = [one for at, one in table.value.body if at] if isinstance(table, tomlkit.items.Table) else []

@@ -12,6 +12,7 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tu
 from xtts import files
 from xtts.errors import XttsError
 from xtts.recipe import fields, loading
+from xtts.recipe.lines import RecipeError
 
 LARGEST_FILE = 1_000_000  # bytes; a configuration is a page of text
 STEPS = 100_000  # written where only epochs were: what the shipped recipes for a GPU have
@@ -323,6 +324,6 @@ def _first_mistake(done: Migrated) -> Optional[Tuple[str, str]]:
 
     try:
         loading.parse_recipe(tomlkit.dumps(done.tables))
-    except loading.RecipeError as error:
+    except RecipeError as error:
         return error.problems[0].key, error.problems[0].text
     return None

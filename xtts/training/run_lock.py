@@ -64,9 +64,7 @@ class RunLock:
             if error.errno in HELD:
                 with file:
                     raise LockError(self._in_use(file)) from None
-            self.log(
-                f"{path}: {error.strerror}, so a second run in this folder is not refused; do not start one."
-            )
+            self.log(f"{path}: {error.strerror}, so a second run in this folder is not refused; do not start one.")
         self._file = file
         with suppress(OSError):  # a full disk: the lock counts, the name does not
             file.truncate(0)
