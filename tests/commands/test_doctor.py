@@ -47,7 +47,7 @@ def test_without_tensorflow_doctor_says_what_to_install(tmp_path):
     assert "Traceback" not in done.stdout + done.stderr
     assert "tensorflow is not installed" in done.stdout
     assert "-m pip install tensorflow" in done.stdout
-    assert "attrs, cattrs, tomli-w" in done.stdout
+    assert "attrs, cattrs, soundfile" in done.stdout
 
 
 def test_a_tensorflow_that_takes_its_process_down_is_a_finding(xtts, tmp_path):

@@ -63,14 +63,14 @@ def test_every_broken_line_is_reported_at_once():
         ("a = 1\na = 2\n", 2, "once"),
         ("a = [1, 2\nb = 3\n", 2, "close the list"),
         ('a = "x\n', 1, "close the quotes"),
-        ("x = 1\na = " + "9" * 5000 + "\n", 2, "too long"),
-        ("x = 1\ny = 2\na = " + "[" * 100_000 + "\n", 3, "nested too deep"),
+        ("x = 1\na = " + "9" * 5000 + "\n", 2, "too many digits"),
+        ("x = 1\ny = 2\na = " + "[" * 100_000 + "\n", 3, "nested too deeply"),
     ],
     ids=["twice", "open list", "open quotes", "long number", "deep"],
 )
 def test_a_syntax_mistake_names_its_line_and_a_remedy(text, line, words):
     """Whatever the parser stumbles over, the line and what to write are said."""
-    if words == "too long" and not hasattr(sys, "get_int_max_str_digits"):
+    if words == "too many digits" and not hasattr(sys, "get_int_max_str_digits"):
         pytest.skip("this Python reads a number of any length")
     with pytest.raises(RecipeError) as caught:
         parse_toml(text, "r.toml")

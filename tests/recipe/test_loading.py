@@ -1,4 +1,4 @@
-"""toml: files and flags to recipes and back, and every mistake at once."""
+"""Loading recipes: files and flags to recipes and back, and every mistake at once."""
 
 import random
 import re
@@ -42,8 +42,8 @@ def test_a_missing_file_suggests_the_nearest(tmp_path):
 @pytest.mark.parametrize(
     ("content", "line", "words"),
     [
-        (b"", 1, "says nothing"),
-        (b"# only a comment\n", 1, "says nothing"),
+        (b"", 1, "the file is empty"),
+        (b"# only a comment\n", 1, "the file is empty"),
         (b"[train]\nsteps = 3\n[run]\nname = '\xff'\n", 4, "byte 0xff is not UTF-8"),
         (b"x" * 2_000_000, 1, "too large"),
     ],
@@ -172,13 +172,12 @@ def test_a_resolved_recipe_reads_back_equal(recipe):
     """What is written beside a run says the same, to the last digit, when it is read."""
     again = loading.parse_recipe(loading.dump_recipe(recipe))
     assert again == recipe
-    assert loading.recipe_digest(again) == loading.recipe_digest(recipe)
 
 
 @settings(max_examples=30)
 @given(recipes(), st.randoms(use_true_random=False))
-def test_the_hash_does_not_depend_on_the_order_of_keys(recipe, shuffler):
-    """Two files that say the same in another order are one recipe."""
+def test_the_order_of_keys_does_not_matter(recipe, shuffler):
+    """Two files with the same settings in another order are the same recipe."""
     import tomlkit
 
     tables = recipe.as_tables()
@@ -187,15 +186,7 @@ def test_the_hash_does_not_depend_on_the_order_of_keys(recipe, shuffler):
         shuffled[section] = {
             key: tables[section][key] for key in shuffler.sample(list(tables[section]), len(tables[section]))
         }
-    assert loading.recipe_digest(loading.parse_recipe(tomlkit.dumps(shuffled))) == loading.recipe_digest(recipe)
-
-
-def test_the_hash_is_the_same_on_every_python():
-    """A recipe's name for caches and folders is the same wherever it is computed; it changes when a default does."""
-    assert loading.recipe_digest(loading.load_recipe(ROOT / "recipes" / "dual_gpu.toml")) == DUAL_GPU_DIGEST
-
-
-DUAL_GPU_DIGEST = "83d8055c67856e61e39038551be8c04dbf8ae72d3b6929d85a2079d71697b37a"
+    assert loading.parse_recipe(tomlkit.dumps(shuffled)) == recipe
 
 
 def mistakes(text):

@@ -270,7 +270,7 @@ def test_a_run_keeps_voices_and_speaks(runs, xtts, tmp_path):
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        (["data.shapes=relaxed", "train.jit_compile=true"], "XLA compiles anew for every length"),
+        (["data.shapes=relaxed", "train.jit_compile=true"], "XLA compiles again for every length"),
         (['run.stages=["gpt"]'], "the gpt stage needs a codec"),
         (["run.folder=recipe.toml"], "recipe.toml/refused/run.lock: Not a directory; name a folder"),
         (["model.weights=nowhere"], "nowhere: there is no such folder"),

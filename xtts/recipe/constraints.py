@@ -1,27 +1,27 @@
-"""Settings, each fine by itself, that cannot stand together: a recipe's tables come in, contradictions go out."""
+"""Constraints between settings that are each valid by themselves."""
 
 from typing import Any, Dict, Iterator, List, NamedTuple, Tuple
 
 
 class Contradiction(NamedTuple):
-    """Two settings of which only one can be had."""
+    """Settings that exclude each other."""
 
-    keys: Tuple[Tuple[str, str], ...]  # (section, name); the first that the recipe states is the one to change
-    problem: str  # what is wrong; what to write
+    keys: Tuple[Tuple[str, str], ...]  # (section, name); the first one that the recipe states is reported
+    problem: str  # what is wrong; and what to write
 
 
 def find_contradictions(tables: Dict[str, Dict[str, Any]]) -> List[Contradiction]:
-    """Every contradiction in a recipe whose settings, defaults included, are all of their kind."""
+    """All contradictions in the tables of a recipe whose settings, defaults included, are valid by themselves."""
     found = []
     for section in (_data, _demo, _audio, _text, _train, _devices, _cluster):
-        for broken, keys, problem in section(tables[section.__name__[1:]]):
-            if broken:
+        for is_broken, keys, problem in section(tables[section.__name__[1:]]):
+            if is_broken:
                 found.append(Contradiction(tuple((section.__name__[1:], key) for key in keys), problem))
     if tables["train"]["jit_compile"] is True and tables["data"].get("shapes") == "relaxed":
         found.append(
             Contradiction(
                 (("data", "shapes"), ("train", "jit_compile")),
-                'XLA compiles anew for every length, and shapes = "relaxed" leaves lengths free; write "planned", or'
+                'XLA compiles again for every length, and shapes = "relaxed" leaves lengths free; write "planned", or'
                 " jit_compile = false",
             )
         )
@@ -40,14 +40,14 @@ def find_contradictions(tables: Dict[str, Dict[str, Any]]) -> List[Contradiction
 
 
 def served_alone(origin: str) -> str:
-    """Why workers of a cluster, named there, have no tf.data service."""
+    """Why the workers of a cluster, named in `origin`, cannot use a tf.data service."""
     return (
         f"tf.data service feeds one process, and {origin} names several workers, which read for themselves; remove"
         " service, or train with one worker"
     )
 
 
-Rule = Tuple[bool, Tuple[str, ...], str]  # whether it is broken, the keys it is about, what to say
+Rule = Tuple[bool, Tuple[str, ...], str]  # whether it is broken, the keys it concerns, the message
 
 
 def _data(data: Dict[str, Any]) -> Iterator[Rule]:
@@ -128,7 +128,7 @@ def _train(train: Dict[str, Any]) -> Iterator[Rule]:
 
 def _devices(devices: Dict[str, Any]) -> Iterator[Rule]:
     data_gpu, model_gpu = devices.get("data_gpu"), devices.get("model_gpu")
-    data, model = _several(data_gpu), _several(model_gpu)
+    data, model = _as_list(data_gpu), _as_list(model_gpu)
     visible = devices.get("visible_gpus")
     shared = [gpu for gpu in data if gpu in model]
     if len(data) == len(model) == 1:
@@ -137,11 +137,11 @@ def _devices(devices: Dict[str, Any]) -> Iterator[Rule]:
         both = f"both make features and train: GPU {', '.join(map(str, shared))}"
         problem = f"data_gpu = {data_gpu} and model_gpu = {model_gpu} have GPUs that would {both}; name each once"
     yield bool(shared), ("data_gpu", "model_gpu"), problem
-    some = "one" if len(model) == 1 else "some"
+    how_many = "one" if len(model) == 1 else "some"
     yield (
         devices["multi_gpu"] and model_gpu is not None,
         ("multi_gpu", "model_gpu"),
-        f"multi_gpu mirrors the model over all GPUs, model_gpu = {model_gpu} names {some}; write only one of them",
+        f"multi_gpu mirrors the model over all GPUs, model_gpu = {model_gpu} names {how_many}; write only one of them",
     )
     for role, gpus in (("data_gpu", data), ("model_gpu", model)):
         hidden = [gpu for gpu in gpus if visible is not None and gpu not in map(int, visible.split(","))]
@@ -152,7 +152,7 @@ def _devices(devices: Dict[str, Any]) -> Iterator[Rule]:
         )
 
 
-def _several(gpus: Any) -> List[int]:
+def _as_list(gpus: Any) -> List[int]:
     """One GPU, several or none, as a list."""
     return [] if gpus is None else [gpus] if isinstance(gpus, int) else list(gpus)
 
@@ -163,7 +163,7 @@ def _cluster(cluster: Dict[str, Any]) -> Iterator[Rule]:
         yield (
             not is_address(address),
             ("workers",),
-            f'"{address}" is no address; write host:port, as in "10.0.0.1:8888"',
+            f'"{address}" is not an address; write host:port, as in "10.0.0.1:8888"',
         )
     yield (
         index is not None and 0 < len(workers) <= index,
@@ -178,7 +178,7 @@ def _cluster(cluster: Dict[str, Any]) -> Iterator[Rule]:
 
 
 def is_address(text: Any) -> bool:
-    """Whether it is host:port; an IPv6 host is in brackets."""
+    """Whether `text` is host:port, with an IPv6 host in brackets."""
     host, _, port = str(text).rpartition(":")
     is_host = bool(host) and not set(host) & set(" /,") and (":" not in host or host[0] + host[-1] == "[]")
     return is_host and port.isascii() and port.isdigit() and 0 < int(port) < 65_536

@@ -1,7 +1,7 @@
-"""TOML with places: a text comes in; its tables, the line of each key, and every syntax mistake go out.
+"""Parse TOML, report all syntax errors with their lines, and find the line of each key.
 
-The standard parser stops at the first mistake and forgets where a key stood. Here it is asked again: once more
-for each broken line, and once for each statement when a line number is wanted.
+tomllib stops at the first error and keeps no line numbers. So it is run again without each broken line, to find the
+next error, and on each statement by itself when line numbers are needed.
 """
 
 import re
@@ -17,7 +17,7 @@ from xtts.errors import UsageError
 
 Key = Tuple[str, ...]  # ("train", "batch_size") is train.batch_size
 
-# What stands between statements, and what a newline inside does not end: strings, comments, brackets.
+# Tokens in which a newline does not end a statement: strings, comments, brackets.
 _TOKEN = re.compile(
     r'"""(?:\\.|[^\\])*?"{3,5}'
     r"|'''.*?'{3,5}"
@@ -27,7 +27,7 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 
-_REMEDIES = (  # in the parser's words, the remedy in a user's; the first that matches is said
+_REMEDIES = (  # a part of tomllib's message, and the remedy; the first that matches is shown
     ("after a key", "write key = value"),
     ("Invalid initial character for a key", "write key = value"),
     ("Invalid statement", "write key = value, or [section]"),
@@ -46,18 +46,18 @@ _REMEDIES = (  # in the parser's words, the remedy in a user's; the first that m
 
 
 class RecipeProblem(NamedTuple):
-    """One mistake: where it stands, the key it is about, and what is wrong; what to write."""
+    """One mistake in a recipe."""
 
-    place: str  # file:line, or the flag that said it
+    place: str  # file:line, or the flag that set it
     key: str
-    text: str
+    text: str  # what is wrong; and what to write
 
     def __str__(self) -> str:
         return f"{self.place}: {self.key}: {self.text}"
 
 
 class RecipeError(UsageError):
-    """All that is wrong with a recipe."""
+    """All mistakes in a recipe."""
 
     def __init__(self, problems: List[RecipeProblem]) -> None:
         super().__init__("\n".join(map(str, problems)))
@@ -65,7 +65,7 @@ class RecipeError(UsageError):
 
 
 def parse_toml(text: str, name: str) -> Dict[str, Any]:
-    """The tables of a TOML text; `name` is what its problems call the file."""
+    """The tables in a TOML text; `name` is the file's name in error messages."""
     try:
         tables: Dict[str, Any] = tomllib.loads(text)
         return tables
@@ -74,7 +74,7 @@ def parse_toml(text: str, name: str) -> Dict[str, Any]:
 
 
 def key_lines(text: str) -> Dict[Key, int]:
-    """The line on which each key, and each table that holds one, is first written."""
+    """The line on which each key, and each table around it, is first written."""
     lines: Dict[Key, int] = {}
     table: Key = ()
     for line, statement in _statements(text):
@@ -89,7 +89,7 @@ def key_lines(text: str) -> Dict[Key, int]:
 
 
 def dotted_key(key: Key) -> str:
-    """`key` as a person writes it; what is not a plain name is quoted."""
+    """`key` as TOML writes it; parts that are not plain names are quoted."""
     return ".".join(part if re.fullmatch(r"[\w-]+", part) else ascii(part) for part in key)
 
 
@@ -104,7 +104,7 @@ def _keys(tables: Dict[str, Any]) -> Iterator[Key]:
 
 
 def _statements(text: str) -> Iterator[Tuple[int, str]]:
-    """Each statement, which may go over several lines, with the number of its first line."""
+    """Each statement, which may span several lines, with the number of its first line."""
     line, first, start, depth = 1, 1, 0, 0
     text = text.replace("\r\n", "\n") + "\n"
     for token in _TOKEN.finditer(text):
@@ -117,37 +117,37 @@ def _statements(text: str) -> Iterator[Tuple[int, str]]:
                 yield first, statement
             first, start, depth = line, token.end(), 0
     if text[start:].strip():
-        yield first, text[start:].strip()  # brackets that never close
+        yield first, text[start:].strip()  # brackets that are never closed
 
 
 def _syntax_problems(text: str, name: str) -> Iterator[RecipeProblem]:
-    """Every line that is not TOML: each one found is blanked, and the rest is parsed again."""
+    """Every line that is not TOML; each one found is blanked, and the text is parsed again."""
     lines = text.replace("\r\n", "\n").split("\n")
     last = 0
     while True:
         mistake = _mistake("\n".join(lines))
         if mistake is None or mistake[0] <= last:
-            return  # nothing more, or only an echo of what was said already
+            return  # no further error, or one that follows from the last
         last, message = mistake
         yield RecipeProblem(f"{name}:{last}", "not TOML", f"{message}; {_remedy(message)}")
         if re.search("closed|terminated|nested", message):
-            return  # from here on the parser guesses
+            return  # the rest of the text is inside a string or bracket
         is_header = lines[last - 1].lstrip().startswith("[")
         lines[last - 1] = f"[__line_{last}]" if is_header else ""
 
 
 def _mistake(text: str) -> Optional[Tuple[int, str]]:
-    """The first mistake of a text: its line and the parser's words for it."""
+    """The line of the first syntax error, and tomllib's message."""
     try:
         tomllib.loads(text)
         return None
     except tomllib.TOMLDecodeError as error:
-        words, _, position = str(error).rpartition(" (at ")
+        message, _, position = str(error).rpartition(" (at ")
         line = re.match(r"line (\d+)", position)
-        return (int(line.group(1)) if line else len(text.rstrip().split("\n"))), words
+        return (int(line.group(1)) if line else len(text.rstrip().split("\n"))), message
     except (ValueError, RecursionError) as error:
         deep = isinstance(error, RecursionError)
-        return _unreadable_line(text), "nested too deep" if deep else "a number too long to be one"
+        return _unreadable_line(text), "nested too deeply" if deep else "a number with too many digits"
 
 
 def _unreadable_line(text: str) -> int:
@@ -160,4 +160,4 @@ def _unreadable_line(text: str) -> int:
 
 
 def _remedy(message: str) -> str:
-    return next((remedy for words, remedy in _REMEDIES if words in message), "write it as in the shipped recipes")
+    return next((remedy for part, remedy in _REMEDIES if part in message), "see the shipped recipes for examples")
