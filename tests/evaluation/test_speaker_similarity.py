@@ -90,7 +90,7 @@ def test_the_trained_encoder_is_an_lstm_as_the_field_writes_it(monkeypatch):
             new.append(hidden)
         outputs = new
     expected = tf.math.l2_normalize(tf.nn.relu(outputs[-1] @ state["linear.weight"].T + state["linear.bias"]), axis=1)
-    np.testing.assert_allclose(encoder._encoded(x), expected.numpy(), atol=1e-5)
+    np.testing.assert_allclose(encoder.encode_windows(x), expected.numpy(), atol=1e-5)
 
 
 def test_other_weights_are_refused_in_a_sentence(monkeypatch):

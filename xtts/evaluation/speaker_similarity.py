@@ -65,11 +65,11 @@ class ResemblyzerEncoder:
 
     def __call__(self, waves: Sequence[np.ndarray]) -> np.ndarray:
         windows = [_windows(wave) for wave in waves]
-        encoded = self._encoded(np.concatenate(windows))  # in one batch: small matrix products are slow
+        encoded = self.encode_windows(np.concatenate(windows))  # in one batch: small matrix products are slow
         ends = np.cumsum([len(own) for own in windows])
         return np.stack([_unit(own.mean(axis=0)) for own in np.split(encoded, ends[:-1])])
 
-    def _encoded(self, x: np.ndarray) -> np.ndarray:
+    def encode_windows(self, x: np.ndarray) -> np.ndarray:
         """Embeddings [B, 256] of windows [B, WINDOW_FRAMES, 40]."""
         for layer in range(LAYERS):
             x = self._lstm(x, layer)
