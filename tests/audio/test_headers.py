@@ -62,7 +62,7 @@ def test_a_header_says_what_decoding_finds(tmp_path, format, subtype, rate, chan
 def test_plain_wav_and_flac_are_read_without_libsndfile(tmp_path, monkeypatch):
     """The kinds that corpora are made of never cost the opening of a decoder."""
     wave, flac = record(tmp_path / "a.wav"), record(tmp_path / "a.flac")
-    monkeypatch.setattr(headers, "_any", None)
+    monkeypatch.setattr(headers, "parse_with_libsndfile", None)
     assert header(wave)[:3] == header(flac)[:3] == Header(4410, 22050, 1)[:3]
 
 
@@ -109,9 +109,9 @@ def test_a_file_that_is_gone_is_unreadable(tmp_path):
 @pytest.mark.parametrize("at_hand", [1e9, -1])
 def test_many_headers_keep_their_order(tmp_path, monkeypatch, at_hand):
     """One by one or in threads, the answers come in the order of the questions, bad files among them."""
-    monkeypatch.setattr(headers, "_AT_HAND", at_hand)
-    monkeypatch.setattr(headers, "_CHUNK", 3)
-    monkeypatch.setattr(headers, "_ROUND", 2)
+    monkeypatch.setattr(headers, "SLOW_FILE", at_hand)
+    monkeypatch.setattr(headers, "CHUNK", 3)
+    monkeypatch.setattr(headers, "THREADED_CHUNKS", 2)
     paths = [record(tmp_path / f"{i}.wav", tone(100 + i)) for i in range(20)]
     cut(paths[7], 0.5)
     answers = list(read_headers([(str(path), path.stat().st_size) for path in paths]))

@@ -129,7 +129,7 @@ def test_the_digest_is_the_same_everywhere():
 
 def test_a_corpus_without_characters_builds_nothing():
     """Texts without one character are refused with a sentence."""
-    with pytest.raises(TextError, match="check the corpus"):
+    with pytest.raises(TextError, match="check its texts"):
         CharacterTokenizer.build([(" \n", "en")])
 
 
@@ -293,7 +293,7 @@ def test_a_vocabulary_is_no_larger_than_asked(learned):
 
 def test_of_nothing_nothing_is_learned():
     pytest.importorskip("tokenizers")
-    with pytest.raises(TextError, match="not one character"):
+    with pytest.raises(TextError, match="has no characters"):
         BPETokenizer.learn([(" ", "en")], 300)
 
 

@@ -1,6 +1,8 @@
-"""Mels: waves come in, the three mels of XTTS go out, and a log mel becomes a wave again.
+"""Mel spectrograms of XTTS: codec, conditioning and speaker encoder each have their own.
 
 A wave is float32, [samples]; a mel is float32, time first, [frames, n_mels].
+
+By hand because librosa takes about twice as long for the same mel (benchmarks/test_features.py).
 """
 
 import functools
@@ -13,14 +15,14 @@ import scipy.fft
 from xtts.audio.resample import strided
 from xtts.recipe.schema import AudioSection
 
-LOG_FLOOR = 1e-5  # a mel's energy counts as at least this before its logarithm
-BLOCK = 96 * 1024  # samples transformed at once: with their spectrum they stay in a core's cache
-TINY = np.float32(1e-20)  # keeps silence from being divided by
+LOG_FLOOR = 1e-5  # floor of the energies before the logarithm
+BLOCK = 96 * 1024  # samples transformed together; with their spectrum they fit in a core's cache
+TINY = np.float32(1e-20)  # avoids dividing by zero in silence
 
 
 @attrs.frozen
 class MelSpec:
-    """What a mel is made like. The defaults are the codec's."""
+    """The settings of a mel spectrogram. The defaults are those of the codec."""
 
     sample_rate: int = 22050
     n_fft: int = 1024
@@ -30,19 +32,19 @@ class MelSpec:
     fmin: float = 0.0  # Hz
     fmax: float = 8000.0  # Hz
     scale: Literal["htk", "slaney"] = "htk"
-    norm: Optional[Literal["slaney"]] = "slaney"  # slaney: every filter has the same area
+    norm: Optional[Literal["slaney"]] = "slaney"  # slaney: all filters have the same area
     window: Literal["hann", "hamming"] = "hann"
     power: float = 2.0  # 2: energy, 1: magnitude
     preemphasis: float = 0.0
 
     @classmethod
     def of(cls, audio: AudioSection) -> "MelSpec":
-        """The codec's mel as a recipe has it."""
+        """The codec's mel, with the settings of a recipe."""
         return cls(**attrs.asdict(audio))
 
     @property
     def reach(self) -> int:
-        """Samples under the window before a frame's centre."""
+        """Samples of the window that lie before the centre of a frame."""
         return self.n_fft // 2 - (self.n_fft - self.win_length) // 2
 
 
@@ -61,25 +63,25 @@ SPEAKER = MelSpec(
 
 
 def frame_count(samples: Any, spec: MelSpec) -> Any:
-    """How many frames the mel of so many samples has; of one wave, an array or a tensor of them."""
+    """The number of frames of the mel of so many samples; a number, an array or a tensor."""
     return 1 + (samples - spec.n_fft % 2) // spec.hop_length
 
 
 def mel(wave: np.ndarray, spec: MelSpec) -> np.ndarray:
-    """The mel of a wave, [frames, n_mels], not as a logarithm. Frames are centred; the wave is mirrored at its ends."""
+    """The mel of a wave, [frames, n_mels], without logarithm. Frames are centred; the wave is reflected at its ends."""
     if wave.ndim != 1 or not len(wave):
         raise ValueError(f"a wave is [samples], at least one; this one has the shape {wave.shape}")
     count = frame_count(len(wave), spec)
-    pieces = strided(_mirrored(_preemphasised(wave, spec), spec), count, spec.win_length, spec.hop_length)
-    shape, bands = window(spec), _bands(spec)
+    frames = strided(_reflect(_preemphasise(wave, spec), spec), count, spec.win_length, spec.hop_length)
+    window_function, bands = window(spec), _bands(spec)
     bins = audible_bins(spec)
     result = np.empty((count, spec.n_mels), np.float32)
-    # The window stands at the start of n_fft samples, not in their middle: that turns phases, and energies have none.
+    # The window is at the start of the n_fft samples, not in their middle; this changes phases only, not energies.
     framed = np.zeros((BLOCK // spec.n_fft, spec.n_fft), np.float32)
     energies = np.empty((len(framed), bins), np.float32)
     for block in spans(count, len(framed)):
         frame, energy = framed[: block.stop - block.start], energies[: block.stop - block.start]
-        np.multiply(pieces[block], shape, out=frame[:, : spec.win_length])
+        np.multiply(frames[block], window_function, out=frame[:, : spec.win_length])
         parts = scipy.fft.rfft(frame).view(np.float32)  # real, imaginary, real, ...
         np.multiply(parts, parts, out=parts)
         np.add(parts[:, 0 : 2 * bins : 2], parts[:, 1 : 2 * bins : 2], out=energy)
@@ -90,25 +92,25 @@ def mel(wave: np.ndarray, spec: MelSpec) -> np.ndarray:
     return result
 
 
-def log_mel(wave: np.ndarray, spec: MelSpec, stats: Optional[np.ndarray] = None) -> np.ndarray:
-    """The mel's logarithm, as codec and conditioning take it; divided by `stats`, [n_mels], of a checkpoint."""
+def log_mel(wave: np.ndarray, spec: MelSpec, mel_norms: Optional[np.ndarray] = None) -> np.ndarray:
+    """The logarithm of the mel, for codec and conditioning, divided by the checkpoint's `mel_norms`, [n_mels]."""
     result = mel(wave, spec)
     np.log(np.maximum(result, LOG_FLOOR, out=result), out=result)
-    if stats is not None:
-        result /= stats
+    if mel_norms is not None:
+        result /= mel_norms
     return result
 
 
 @functools.lru_cache(maxsize=32)
 def window(spec: MelSpec) -> np.ndarray:
-    """The periodic window of a frame, [win_length]."""
-    level, swing = {"hann": (0.5, 0.5), "hamming": (0.54, 0.46)}[spec.window]
-    return _constant(level - swing * np.cos(2 * np.pi * np.arange(spec.win_length) / spec.win_length))
+    """The periodic window function, [win_length]."""
+    offset, amplitude = {"hann": (0.5, 0.5), "hamming": (0.54, 0.46)}[spec.window]
+    return _constant(offset - amplitude * np.cos(2 * np.pi * np.arange(spec.win_length) / spec.win_length))
 
 
 @functools.lru_cache(maxsize=32)
 def filterbank(spec: MelSpec) -> np.ndarray:
-    """How much each channel hears of each frequency, [n_fft // 2 + 1, n_mels]: triangles, evenly spaced in mel."""
+    """The mel filterbank, [n_fft // 2 + 1, n_mels]: triangular filters, evenly spaced on the mel scale."""
     to_mel, to_hertz = _SCALES[spec.scale]
     edges = to_hertz(np.linspace(to_mel(np.array(spec.fmin)), to_mel(np.array(spec.fmax)), spec.n_mels + 2))
     hertz = np.arange(spec.n_fft // 2 + 1)[:, None] * (spec.sample_rate / spec.n_fft)
@@ -122,7 +124,7 @@ def filterbank(spec: MelSpec) -> np.ndarray:
 
 @functools.lru_cache(maxsize=32)
 def audible_bins(spec: MelSpec) -> int:
-    """How many frequencies, from the lowest on, some channel hears."""
+    """The number of bins, from the lowest on, up to the last one in any filter."""
     return int(np.flatnonzero(filterbank(spec).any(axis=1))[-1]) + 1
 
 
@@ -135,7 +137,7 @@ def _htk_hertz(mels: np.ndarray) -> np.ndarray:
 
 
 def _slaney_mel(hertz: np.ndarray) -> np.ndarray:
-    """Even up to 1000 Hz, which is 15 mel; from there on 27 mel for each factor of 6.4."""
+    """Linear up to 1000 Hz, which is 15 mel; above that 27 mel for each factor of 6.4."""
     return np.where(hertz < 1000, hertz * 3 / 200, 15 + 27 * np.log(np.maximum(hertz, 1000) / 1000) / np.log(6.4))
 
 
@@ -147,18 +149,18 @@ _SCALES = {"htk": (_htk_mel, _htk_hertz), "slaney": (_slaney_mel, _slaney_hertz)
 
 
 class _Band(NamedTuple):
-    """Neighbouring channels, and the only frequencies they hear."""
+    """Neighbouring channels, and the bins in their filters."""
 
     first: int  # channel
     last: int
-    start: int  # frequency
+    start: int  # bin
     stop: int
     weights: np.ndarray  # [stop - start, last - first]
 
 
 @functools.lru_cache(maxsize=32)
 def _bands(spec: MelSpec) -> List[_Band]:
-    """The filterbank in four pieces, without most of its zeros."""
+    """The filterbank in four bands, without most of its zeros."""
     weights, bands = filterbank(spec), []
     for channels in np.array_split(np.arange(spec.n_mels), min(4, spec.n_mels)):
         first, last = int(channels[0]), int(channels[-1]) + 1
@@ -168,16 +170,16 @@ def _bands(spec: MelSpec) -> List[_Band]:
     return bands
 
 
-def _preemphasised(wave: np.ndarray, spec: MelSpec) -> np.ndarray:
-    """Each sample less a share of the one before it; before the first the wave is mirrored."""
+def _preemphasise(wave: np.ndarray, spec: MelSpec) -> np.ndarray:
+    """Pre-emphasis; before its first sample the wave is reflected."""
     if not spec.preemphasis:
         return wave
     before = np.concatenate([wave[1:2] if len(wave) > 1 else wave, wave[:-1]])
     return np.asarray(wave - np.float32(spec.preemphasis) * before)
 
 
-def _mirrored(wave: np.ndarray, spec: MelSpec) -> np.ndarray:
-    """The wave with as much of it mirrored at each end as windows reach over."""
+def _reflect(wave: np.ndarray, spec: MelSpec) -> np.ndarray:
+    """The wave, reflected at both ends as far as the windows extend beyond it."""
     before, after = spec.reach, spec.win_length - spec.reach
     if len(wave) <= max(before, after):
         return np.pad(wave.astype(np.float32), (before, after), mode="reflect")

@@ -1,6 +1,6 @@
-"""Text in pieces that a model can say: a text and its language come in, normalised sentences go out, each with a pause.
+"""Split text into pieces that fit the model: normalised sentences, each with the pause after it.
 
-A sentence that is too long is cut at commas, and where that is not enough at spaces, into as few pieces as fit.
+A sentence that is too long is split at commas and, where that is not enough, at spaces, into as few pieces as possible.
 """
 
 import re
@@ -20,63 +20,63 @@ _SPACE = re.compile(r"\s+")
 
 
 class SplittingError(XttsError):
-    """A text that cannot be said, and what to write."""
+    """A text that cannot be split, and what to write instead."""
 
 
 class TextPiece(NamedTuple):
-    """What is said in one go, as it was normalised, and the silence after it, in seconds."""
+    """A normalised text that is generated in one go, and the silence after it, in seconds."""
 
     text: str
     pause: float
 
 
 def split_text(text: str, language: str, fits: Fits) -> List[TextPiece]:
-    """Every sentence of a text, in order; `fits` says of a normalised text whether it can be said in one go."""
-    found: List[TextPiece] = []
+    """The sentences of a text, in order; `fits` tells whether a normalised text is short enough for the model."""
+    pieces: List[TextPiece] = []
     for paragraph in split_paragraphs(text, language):
-        for sentence in _parts(paragraph, _SENTENCE):
-            found += _cut(sentence, fits)
-    return [piece for piece in found if is_spoken(piece.text)]
+        for sentence in _split_at(paragraph, _SENTENCE):
+            pieces += _split_sentence(sentence, fits)
+    return [piece for piece in pieces if is_spoken(piece.text)]
 
 
 def split_paragraphs(text: str, language: str) -> List[str]:
-    """What blank lines separate, each normalised."""
+    """The paragraphs, which blank lines separate, each normalised."""
     return [normalise(paragraph, language) for paragraph in _PARAGRAPH.split(text)]
 
 
 def is_spoken(text: str) -> bool:
-    """Whether there is a letter or a digit in it."""
+    """Whether the text contains a letter or a digit."""
     return any(character.isalnum() for character in text)
 
 
-def _cut(sentence: str, fits: Fits) -> Iterator[TextPiece]:
-    """A sentence as it is, or in pieces that fit."""
+def _split_sentence(sentence: str, fits: Fits) -> Iterator[TextPiece]:
+    """The sentence, or pieces of it that fit."""
     if fits(sentence):
         yield TextPiece(sentence, AFTER_SENTENCE)
         return
     clauses = [
         TextPiece(part, pause)
-        for clause in _packed(list(_parts(sentence, _CLAUSE)), fits)
-        for part, pause in _words_of(clause, fits)
+        for clause in _join_fitting(list(_split_at(sentence, _CLAUSE)), fits)
+        for part, pause in _split_clause(clause, fits)
     ]
     yield from clauses[:-1]
     yield clauses[-1]._replace(pause=AFTER_SENTENCE)
 
 
-def _words_of(clause: str, fits: Fits) -> Iterator[TextPiece]:
-    """A clause as it is, or cut between words."""
-    parts = [clause] if fits(clause) else _packed(list(_parts(clause, _SPACE)), fits)
+def _split_clause(clause: str, fits: Fits) -> Iterator[TextPiece]:
+    """The clause, or pieces of it, split between words."""
+    parts = [clause] if fits(clause) else _join_fitting(list(_split_at(clause, _SPACE)), fits)
     for number, part in enumerate(parts, 1):
         if not fits(part):
             raise SplittingError(
-                f"{_shown(part)} is one word of {len(part):,} characters, and the model cannot say so long a word; "
+                f"{_abbreviated(part)} is one word of {len(part):,} characters, which is too long for the model; "
                 "write it with spaces"
             )
         yield TextPiece(part, AFTER_WORD if number < len(parts) else AFTER_CLAUSE)
 
 
-def _packed(parts: List[str], fits: Fits) -> List[str]:
-    """Neighbours joined as far as they fit together."""
+def _join_fitting(parts: List[str], fits: Fits) -> List[str]:
+    """Join neighbours as long as the result fits."""
     joined: List[str] = []
     for part in parts:
         together = f"{joined[-1]} {part}" if joined else part
@@ -87,21 +87,21 @@ def _packed(parts: List[str], fits: Fits) -> List[str]:
     return joined
 
 
-def _parts(text: str, between: "re.Pattern[str]") -> Iterator[str]:
-    """The text cut at each match; marks that close a sentence stay with it."""
+def _split_at(text: str, between: "re.Pattern[str]") -> Iterator[str]:
+    """Split the text at each match of `between`; closing quotes and brackets stay with what they close."""
     start = 0
     for match in between.finditer(text):
         end = match.start() + len(match.group().rstrip())
-        yield from _some(text[start:end])
+        yield from _stripped(text[start:end])
         start = match.end()
-    yield from _some(text[start:])
+    yield from _stripped(text[start:])
 
 
-def _some(text: str) -> Iterator[str]:
+def _stripped(text: str) -> Iterator[str]:
     text = text.strip()
     if text:
         yield text
 
 
-def _shown(text: str) -> str:
+def _abbreviated(text: str) -> str:
     return repr(text if len(text) <= 40 else f"{text[:37]}...")

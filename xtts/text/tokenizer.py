@@ -1,7 +1,7 @@
-"""Text to token ids and back: a sentence and its language come in, ids go out; by characters, or by BPE.
+"""Tokenizers of characters and of BPE: text to token ids and back.
 
-Both tokenizers normalise first, put a language tag such as `[en]` in front, write a space as `[SPACE]`, and leave
-`[START]` and `[STOP]` to the model, which asks for their ids. `[STOP]` is 0, `[UNK]` 1 and `[SPACE]` 2, as in XTTS-v2.
+Both normalise the text, prepend a language tag such as `[en]` and encode a space as `[SPACE]`. `[START]` and `[STOP]`
+are added by the model, which asks for their ids. `[STOP]` is 0, `[UNK]` 1 and `[SPACE]` 2, as in XTTS-v2.
 """
 
 import hashlib
@@ -12,57 +12,58 @@ from pathlib import Path
 from typing import Any, Dict, Iterable, List, Protocol, Sequence, Set, Tuple, Union
 
 from xtts.errors import XttsError
+from xtts.files import write_bytes
 from xtts.recipe.schema import TextSection
 from xtts.text.normalise import normalise
 
 STOP, UNKNOWN, SPACE, START = "[STOP]", "[UNK]", "[SPACE]", "[START]"
-TOKENIZER = "tokenizer.json"  # the file, in a run's folder
-LEARNED = 1024  # tokens of a BPE vocabulary, at most, where a recipe does not say
-REPLACEMENT = "\ufffd"  # what [UNK] reads as
-_READ_AS = {UNKNOWN: REPLACEMENT, SPACE: " "}  # the other special tokens read as nothing
+TOKENIZER = "tokenizer.json"  # file name in the folder of a run
+DEFAULT_VOCAB_SIZE = 1024  # tokens of a learned BPE vocabulary, at most
+REPLACEMENT = "\ufffd"  # [UNK], decoded
+_DECODED = {UNKNOWN: REPLACEMENT, SPACE: " "}  # other special tokens are left out
 _SPECIAL = re.compile(r"\[.+\]")
-Texts = Iterable[Tuple[str, str]]  # a text and its language, as often as there are utterances
+Texts = Iterable[Tuple[str, str]]  # text and language of each utterance
 
 
 class TextError(XttsError):
-    """Why a text cannot become tokens, and what to do."""
+    """Why a text cannot be tokenized, and what to do."""
 
 
 class Tokenizer(Protocol):
-    """What turns text into ids: from 0 up to `size`, of which `start` and `stop` frame a sentence."""
+    """Encodes text as ids from 0 to `size` - 1; `start` and `stop` are those that the model puts around a sentence."""
 
     size: int
     start: int
     stop: int
-    languages: List[str]  # those that have a tag
+    languages: List[str]  # languages with a tag
 
     def encode(self, text: str, language: str) -> List[int]:
-        """The language's tag and the normalised text, without `start` and `stop`."""
+        """The ids of the language tag and the normalised text, without `start` and `stop`."""
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text that was encoded, as it was normalised; tags, `start` and `stop` are not read."""
+        """The normalised text that was encoded, without tags, `start` and `stop`."""
 
     def unknown(self, text: str, language: str) -> List[str]:
-        """The characters of the normalised text that have no token, each once, in order of code point."""
+        """The distinct characters of the normalised text that have no token, sorted."""
 
     def digest(self) -> str:
-        """A name for the vocabulary: another one has another, and it is the same on every Python."""
+        """The SHA-256 of the vocabulary, the same on every Python."""
 
     def save(self, path: Union[str, Path]) -> None:
-        """Write the vocabulary to a JSON file, which `load` reads."""
+        """Write the vocabulary to a JSON file that `load_tokenizer` reads."""
 
 
 def make_tokenizer(settings: TextSection, texts: Texts) -> Tokenizer:
-    """The tokenizer a recipe asks for; one of characters, or of BPE without a file, is built from `texts`."""
+    """The tokenizer of a recipe; one of characters, or of BPE without a file, is built from `texts`."""
     if settings.tokenizer == "characters":
         return CharacterTokenizer.build(texts)
     if settings.vocab is None:
-        return BPETokenizer.learn(texts, settings.vocab_size or LEARNED)
+        return BPETokenizer.learn(texts, settings.vocab_size or DEFAULT_VOCAB_SIZE)
     return BPETokenizer.load(settings.vocab)
 
 
 def check_tokenizer(settings: TextSection) -> None:
-    """A TextError when what a recipe's tokenizer is made with, or from, is not there."""
+    """Raise a TextError if the recipe's tokenizer needs a package or a file that is missing."""
     if settings.tokenizer == "bpe":
         _library()
         try:
@@ -73,13 +74,13 @@ def check_tokenizer(settings: TextSection) -> None:
 
 
 def load_tokenizer(path: Union[str, Path]) -> Tokenizer:
-    """The tokenizer in a file that `save` wrote, of either kind."""
+    """The tokenizer in a file that `save` wrote, of characters or of BPE."""
     kind = _parse(_read(path), path).get("kind")
     return CharacterTokenizer.load(path) if kind == CharacterTokenizer.KIND else BPETokenizer.load(path)
 
 
 class CharacterTokenizer:
-    """One token a character. After [STOP], [UNK], [SPACE] and [START] come the languages' tags, then the characters."""
+    """One token per character. [STOP], [UNK], [SPACE] and [START] are followed by language tags, then characters."""
 
     KIND = "characters"
 
@@ -95,14 +96,14 @@ class CharacterTokenizer:
 
     @classmethod
     def build(cls, texts: Texts) -> "CharacterTokenizer":
-        """A tokenizer that knows every language and every character of `texts`."""
+        """A tokenizer with every language and every character in `texts`."""
         languages: Set[str] = set()
         characters: Set[str] = set()
         for text, language in texts:
             languages.add(language.lower())
             characters.update(normalise(text, language))
         if not characters - {" "}:
-            raise TextError("there is not one character to build a tokenizer from; check the corpus")
+            raise TextError("the corpus has no characters to build a tokenizer from; check its texts")
         return cls(languages, characters)
 
     @classmethod
@@ -130,7 +131,7 @@ class CharacterTokenizer:
         return hashlib.sha256(self._content()).hexdigest()
 
     def save(self, path: Union[str, Path]) -> None:
-        Path(path).write_bytes(self._content())
+        write_bytes(Path(path), self._content())
 
     def _content(self) -> bytes:
         return json.dumps(self._tables(), ensure_ascii=False, indent=1).encode() + b"\n"
@@ -140,9 +141,9 @@ class CharacterTokenizer:
 
 
 class BPETokenizer:
-    """The vocabulary of a `vocab.json` as XTTS-v2 ships it, read by the package tokenizers. It has small letters only.
+    """BPE with a `vocab.json` as XTTS-v2 ships it, by the package tokenizers. Text is lower-cased.
 
-    The published one has Chinese, Japanese and Korean in Latin letters: texts must bring them so.
+    The published vocabulary has Chinese, Japanese and Korean in Latin letters, and expects texts to be romanised.
     """
 
     def __init__(self, content: bytes, name: str) -> None:
@@ -152,7 +153,7 @@ class BPETokenizer:
         ids: Dict[str, int] = self._bpe.get_vocab()
         missing = [token for token in (STOP, UNKNOWN, SPACE, START) if token not in ids]
         if SPACE in ids and self._bpe.encode(SPACE).ids != [ids[SPACE]]:
-            missing.append(SPACE)  # it is there, but the library would take it apart
+            missing.append(SPACE)  # present, but the library would split it
         if missing:
             raise TextError(f"{name} has no token {', '.join(missing)}; name the vocab.json that comes with XTTS-v2")
         self.size = max(ids.values()) + 1
@@ -169,11 +170,8 @@ class BPETokenizer:
 
     @classmethod
     def learn(cls, texts: Texts, size: int) -> "BPETokenizer":
-        """A vocabulary of at most `size` tokens in which what `texts` say most often is one token, from pairs to words.
-
-        It has the tags of their languages, and each of their characters, however many those are.
-        """
-        counts = Counter((language.lower(), cls._written(text, language)) for text, language in texts)
+        """Train BPE on `texts`: at most `size` tokens, or as many as there are language tags and characters."""
+        counts = Counter((language.lower(), cls._preprocess(text, language)) for text, language in texts)
         special = [STOP, UNKNOWN, SPACE, START, *(f"[{one}]" for one in sorted({language for language, _ in counts}))]
         library = _library()
         bpe = library.Tokenizer(library.models.BPE(unk_token=UNKNOWN))
@@ -182,35 +180,35 @@ class BPETokenizer:
         bpe.train_from_iterator((text for _, text in sorted(counts.elements())), trainer)
         model = json.loads(bpe.to_str())["model"]
         if len(model["vocab"]) == len(special):
-            raise TextError("there is not one character to build a tokenizer from; check the corpus")
+            raise TextError("the corpus has no characters to build a tokenizer from; check its texts")
         return cls(_vocab_json(special, model["vocab"], model["merges"]), "the vocabulary of the corpus")
 
     def encode(self, text: str, language: str) -> List[int]:
         tag = self._tokens[_tag(language, self._tags, f" of {self._name}")]
-        ids: List[int] = self._bpe.encode(tag + self._written(text, language).replace(" ", SPACE)).ids
+        ids: List[int] = self._bpe.encode(tag + self._preprocess(text, language).replace(" ", SPACE)).ids
         return ids
 
     def decode(self, ids: Iterable[int]) -> str:
         return _decode(ids, self._tokens)
 
     def unknown(self, text: str, language: str) -> List[str]:
-        characters = sorted(set(self._written(text, language)) - {" "})
+        characters = sorted(set(self._preprocess(text, language)) - {" "})
         return [character for character in characters if self._bpe.token_to_id(character) is None]
 
     def digest(self) -> str:
         return hashlib.sha256(self._content).hexdigest()
 
     def save(self, path: Union[str, Path]) -> None:
-        Path(path).write_bytes(self._content)
+        write_bytes(Path(path), self._content)
 
     @staticmethod
-    def _written(text: str, language: str) -> str:
-        """Small letters, and no bracket, which could spell a special token."""
+    def _preprocess(text: str, language: str) -> str:
+        """Lower case, and no square brackets, which could spell a special token."""
         return normalise(text, language).lower().replace("[", "(").replace("]", ")")
 
 
 def _tag(language: str, tags: Dict[str, int], where: str = "") -> int:
-    """The id of a language's tag: of "en-gb" that of "en" if it has none of its own, of "zh" that of "zh-cn"."""
+    """The id of a language tag; "en-gb" falls back to "en", and "zh" to "zh-cn"."""
     language = language.lower()
     for name in (language, language.partition("-")[0], f"{language}-cn"):
         if name in tags:
@@ -222,25 +220,25 @@ def _tag(language: str, tags: Dict[str, int], where: str = "") -> int:
 
 
 def _decode(ids: Iterable[int], tokens: List[str]) -> str:
-    words = []
+    pieces = []
     for number in ids:
         if not 0 <= number < len(tokens):
             raise TextError(f"{number} is not a token; the vocabulary goes from 0 to {len(tokens) - 1}")
         token = tokens[number]
-        words.append(_READ_AS.get(token, "") if _SPECIAL.fullmatch(token) else token)
-    return "".join(words)
+        pieces.append(_DECODED.get(token, "") if _SPECIAL.fullmatch(token) else token)
+    return "".join(pieces)
 
 
 def _library() -> Any:
     try:
         import tokenizers
     except ImportError:
-        raise TextError("BPE is done by the package tokenizers; run: pip install 'xtts[bpe]'") from None
+        raise TextError("BPE needs the package tokenizers; run: pip install 'xtts[bpe]'") from None
     return tokenizers
 
 
 def _vocab_json(special: Sequence[str], vocab: Dict[str, int], merges: Sequence[Any]) -> bytes:
-    """A vocabulary as `vocab.json` has it, byte by byte the same whatever release of tokenizers learned it."""
+    """The content of `vocab.json`, byte by byte the same with every release of tokenizers."""
     plain = {"special": True, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
     pairs = [pair if isinstance(pair, str) else " ".join(pair) for pair in merges]
     table = {
