@@ -2,12 +2,12 @@
 
 
 class XttsError(Exception):
-    """What a user can mend: the message says what and how, and is printed without a traceback."""
+    """An error that the user can fix: the message says what is wrong and what to do."""
 
-    status = 1  # of the process that it ends
+    status = 1  # exit status of the process
 
 
 class UsageError(XttsError):
-    """What was typed, or a recipe, must be changed."""
+    """A command line or a recipe that has to be changed."""
 
     status = 2

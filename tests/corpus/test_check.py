@@ -97,7 +97,7 @@ def test_what_passed_is_not_decoded_again(tmp_path, monkeypatch):
 
 def test_work_done_before_an_interruption_is_kept(tmp_path, monkeypatch):
     """What was decoded before Ctrl-C is not decoded again."""
-    monkeypatch.setattr(soundcheck, "_BATCH", 1)
+    monkeypatch.setattr(soundcheck, "PROGRESS_EVERY", 1)
     found = index.read_corpus(ljspeech(tmp_path))
 
     def stop(done, total):

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xtts.corpus.delimited import MOST_LINES, Record, read_lines, read_records
+from xtts.corpus.delimited import MAX_FIELD_LINES, Record, read_lines, read_records
 from xtts.corpus.utterances import Reason
 
 
@@ -50,9 +50,9 @@ def test_quoted_fields_hold_delimiters_quotes_and_lines():
 
 def test_an_open_quote_spoils_one_line():
     """A quote that is never closed does not take the rest of the file."""
-    more = b"".join(b"%d,x\n" % i for i in range(3 * MOST_LINES))
+    more = b"".join(b"%d,x\n" % i for i in range(3 * MAX_FIELD_LINES))
     assert problems(b'a,"open\n' + more) == [(1, Reason.QUOTES)]
-    assert len(fields(b'a,"open\n' + more)) == 3 * MOST_LINES
+    assert len(fields(b'a,"open\n' + more)) == 3 * MAX_FIELD_LINES
 
 
 def test_text_after_a_closing_quote_spoils_one_line():
@@ -76,7 +76,7 @@ def test_tabs_and_bars_need_no_quoting():
 def test_what_csv_writes_is_read_back(rows):
     """Fields written by the csv module, every one quoted, come back as they were."""
     written = "".join(",".join('"' + field.replace('"', '""') + '"' for field in row) + "\n" for row in rows)
-    short = [row for row in rows if sum(field.count("\n") for field in row) < MOST_LINES - 1]
+    short = [row for row in rows if sum(field.count("\n") for field in row) < MAX_FIELD_LINES - 1]
     if short == rows:
         assert fields(written.encode()) == rows
 

@@ -175,7 +175,7 @@ def test_a_format_that_is_named_is_taken(tmp_path):
 @pytest.mark.parametrize(
     ("format", "remedy"),
     [
-        ("auto", "no corpus is known by what lies in it; it needs metadata.csv"),
+        ("auto", "this is not a corpus of a known format; it needs metadata.csv"),
         ("ljspeech", "it needs metadata.csv"),
         ("vctk", "a folder txt"),
     ],

@@ -104,7 +104,7 @@ def test_text_is_drawn_in_characters_the_terminal_has(figures, encoding):
 def test_every_length_is_in_one_bar(values):
     """Bars touch, are few, and count each value exactly once in the bar that holds it."""
     bars = stats.bin_counts(np.array(values, np.int32))
-    assert len(bars.counts) <= stats.MOST_BARS
+    assert len(bars.counts) <= stats.MAX_BARS
     assert bars.counts == np.histogram(values, bars.edges)[0].tolist() or bars.edges[-1] in values
     assert sum(bars.counts) == len(values)
     assert bars.edges[0] <= min(values) <= max(values) < bars.edges[-1]
@@ -113,8 +113,8 @@ def test_every_length_is_in_one_bar(values):
 def test_bars_are_as_long_as_their_counts():
     """The longest bar has the full width, half a count half of it, a single one is seen, and none is nothing."""
     lines = stats.draw_histogram(stats.Bars([0, 10, 20, 30, 40], [1000, 500, 1, 0]), blocks=True).splitlines()
-    assert [line.count("█") for line in lines] == [stats.BAR, stats.BAR // 2, 0, 0]
+    assert [line.count("█") for line in lines] == [stats.BAR_WIDTH, stats.BAR_WIDTH // 2, 0, 0]
     assert "▏ 1" in lines[2]
     ascii_lines = stats.draw_histogram(stats.Bars([0, 10, 20, 30, 40], [1000, 500, 1, 0]), blocks=False).splitlines()
-    assert [line.count("#") for line in ascii_lines] == [stats.BAR, stats.BAR // 2, 1, 0]
+    assert [line.count("#") for line in ascii_lines] == [stats.BAR_WIDTH, stats.BAR_WIDTH // 2, 1, 0]
     assert ascii_lines[0].isascii()

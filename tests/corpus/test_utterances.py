@@ -72,7 +72,7 @@ def test_too_little_left_is_an_error_with_the_counts():
 
 def test_nothing_at_all_is_an_error_of_its_own():
     """A corpus that names no utterance says so, without an empty table."""
-    with pytest.raises(CorpusError, match="there is no utterance in it; name the corpus folder"):
+    with pytest.raises(CorpusError, match="it contains no utterances; name the corpus folder"):
         require_usable("x", 0, [], at_least=1)
 
 

@@ -68,7 +68,7 @@ def test_the_optimum_does_not_depend_on_the_block_it_is_worked_in(monkeypatch):
     text, mel = corpus(3000)
     lengths, counts = shapes.length_histogram(joint_length(text, mel))
     whole = shapes.boundaries(lengths, counts, TINY, 6)
-    monkeypatch.setattr(shapes, "_BLOCK", 7)
+    monkeypatch.setattr(shapes, "BLOCK", 7)
     assert len(lengths) > 7
     pieces = shapes.boundaries(lengths, counts, TINY, 6)
     assert all(np.array_equal(whole[number], pieces[number]) for number in whole)
@@ -136,7 +136,7 @@ def test_blank_rows_are_avoided_where_shapes_can_be_cut_at_whole_batches():
 
 
 @pytest.mark.parametrize(
-    ("trace_seconds", "expected"), [(0.0, shapes.MOST_SHAPES), (1e6, 1)], ids=["free traces", "dear traces"]
+    ("trace_seconds", "expected"), [(0.0, shapes.MAX_SHAPES), (1e6, 1)], ids=["free traces", "dear traces"]
 )
 def test_the_number_of_shapes_weighs_traces_against_padding(trace_seconds, expected):
     """Where traces cost nothing all shapes are used, where they cost more than the run only one is."""
@@ -170,5 +170,5 @@ def test_pools_of_a_small_corpus_still_hold_several_batches():
 def test_no_utterances_make_no_shapes():
     """An empty corpus is a sentence, not a traceback from numpy."""
     empty = np.array([], np.int32)
-    with pytest.raises(ShapeError, match="no utterance is left"):
+    with pytest.raises(ShapeError, match="no utterances are left"):
         shapes.plan_shapes(empty, empty, TINY, 4, 2, FREE)

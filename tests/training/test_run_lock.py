@@ -88,7 +88,7 @@ def test_where_the_file_system_has_no_locks_the_run_goes_on_and_says_so(tmp_path
     def no_locks(file):
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
-    monkeypatch.setattr(run_lock, "_lock", no_locks)
+    monkeypatch.setattr(run_lock, "lock_file", no_locks)
     logged = []
     with RunLock(tmp_path, log=logged.append):
         assert "a second run in this folder is not refused" in logged[0]

@@ -1,7 +1,7 @@
-"""Delimited text, line by line: bytes come in, numbered records go out, and a line that is none says why.
+"""Parse delimited text line by line; a line that cannot be parsed becomes a record with a problem.
 
-One broken line spoils one record. The csv module is not used, because one quote out of place makes it take the rest
-of the file for one field.
+The csv module is not used, because after one misplaced quote it takes the rest of the file for one field. Here a broken
+line spoils one record.
 """
 
 import re
@@ -9,12 +9,12 @@ from typing import Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from xtts.corpus.utterances import Reason, Unusable
 
-MOST_LINES = 20  # that one quoted field may go over
+MAX_FIELD_LINES = 20  # that a quoted field may span
 _QUOTED = re.compile(r'"([^"]*(?:""[^"]*)*)"(?!")')
 
 
 class Record(NamedTuple):
-    """One line, or the few lines that a quoted field goes over."""
+    """The fields of one line, or of the few lines that a quoted field spans."""
 
     line: int  # the first, counted from 1
     fields: List[str]
@@ -22,13 +22,13 @@ class Record(NamedTuple):
 
 
 def read_lines(content: bytes) -> List[Union[str, bytes]]:
-    """The lines of a file, without their ends; one that is not UTF-8 stays bytes."""
+    """The lines of a file without line ends; lines that are not UTF-8 stay bytes."""
     content = content[3:] if content.startswith(b"\xef\xbb\xbf") else content
-    ends = b"\n" if b"\n" in content else b"\r"
+    newline = b"\n" if b"\n" in content else b"\r"
     try:
-        return [line.rstrip("\r") for line in content.decode("utf-8").split(ends.decode())]
+        return [line.rstrip("\r") for line in content.decode("utf-8").split(newline.decode())]
     except UnicodeDecodeError:
-        return [_decoded(line.rstrip(b"\r")) for line in content.split(ends)]
+        return [_decode(line.rstrip(b"\r")) for line in content.split(newline)]
 
 
 def read_records(content: Sequence[Union[str, bytes]], delimiter: str, quotes: bool = True) -> Iterator[Record]:
@@ -49,9 +49,9 @@ def read_records(content: Sequence[Union[str, bytes]], delimiter: str, quotes: b
 
 
 def split_fields(line: str, delimiter: str) -> Optional[List[str]]:
-    """The fields of a line; None when a quote is open at its end.
+    """The fields of a line; None when a quoted field is not closed in it.
 
-    In a file of tabs or bars a field that only begins with a quote is itself: few of them are written as CSV.
+    In files with tabs or bars a field that only begins with a quote is taken as it is: few of them are quoted as CSV.
     """
     fields, start = [], 0
     while True:
@@ -65,7 +65,7 @@ def split_fields(line: str, delimiter: str) -> Optional[List[str]]:
             elif delimiter in ",;":
                 if match is None:
                     return None
-                raise Unusable(Reason.QUOTES, f"after the quote that closes {match.group()[:30]} stands more text")
+                raise Unusable(Reason.QUOTES, f"there is text after the quote that closes {match.group()[:30]}")
         fields.append(field)
         if end == len(line):
             return fields
@@ -73,7 +73,7 @@ def split_fields(line: str, delimiter: str) -> Optional[List[str]]:
 
 
 def not_utf8(line: bytes) -> Unusable:
-    """Says which byte of a line is not UTF-8."""
+    """The problem of a line that is not UTF-8: which byte, and the remedy."""
     try:
         line.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -83,9 +83,9 @@ def not_utf8(line: bytes) -> Unusable:
 
 
 def _quoted_record(content: Sequence[Union[str, bytes]], position: int, delimiter: str) -> Tuple[Record, int]:
-    """The record that begins on a line with a quote in it, and how many lines it takes."""
+    """The record that starts at a line with a quote in it, and the number of its lines."""
     text = ""
-    for used, line in enumerate(content[position : position + MOST_LINES], 1):
+    for used, line in enumerate(content[position : position + MAX_FIELD_LINES], 1):
         if isinstance(line, bytes):
             break
         text = f"{text}\n{line}" if text else line
@@ -98,7 +98,7 @@ def _quoted_record(content: Sequence[Union[str, bytes]], position: int, delimite
     return Record(position + 1, [], Unusable(Reason.QUOTES, "a quote is opened and not closed")), 1
 
 
-def _decoded(line: bytes) -> Union[str, bytes]:
+def _decode(line: bytes) -> Union[str, bytes]:
     try:
         return line.decode("utf-8")
     except UnicodeDecodeError:

@@ -1,7 +1,7 @@
-"""The files of a corpus folder: a name out of the metadata comes in, the file that is there goes out, or why none is.
+"""Find the files that the metadata of a corpus names.
 
-Each folder is listed once, so that finding a file costs one dictionary look-up and one stat. Nothing outside the
-corpus folder is ever named: not by `..`, not by an absolute path, not through a symbolic link.
+Each folder is listed once, so that finding a file costs one dictionary look-up and one stat. Files outside the corpus
+folder are refused, whether named by `..`, by an absolute path or through a symbolic link.
 """
 
 import os
@@ -12,7 +12,7 @@ from typing import Dict, List, NamedTuple, Optional, Sequence, Union
 
 from xtts.corpus.utterances import Reason, Unusable
 
-# What a name without an extension, or with that of the file before a conversion, may stand for; the first one wins.
+# Tried for a name without an extension, or with that of the file before it was converted; the first one wins.
 EXTENSIONS = (".wav", ".flac", ".ogg", ".opus", ".mp3", ".aiff", ".aif", ".au", ".caf", ".w64")
 Entries = Dict[str, "os.DirEntry[str]"]
 
@@ -26,16 +26,16 @@ class CorpusFile(NamedTuple):
 
 
 class CorpusFolder:
-    """A corpus folder."""
+    """The files in a corpus folder."""
 
     def __init__(self, root: Union[str, Path]) -> None:
-        self.root = os.path.abspath(root)  # noqa: PTH100 - a corpus keeps the name it was called by
+        self.root = os.path.abspath(root)  # noqa: PTH100 - resolve() would follow links
         self.real = os.path.realpath(root)
-        self._folders: Dict[str, Optional[Entries]] = {}  # None: a link that leaves the corpus
+        self._folders: Dict[str, Optional[Entries]] = {}  # None: a link out of the corpus
         self._stems: Dict[str, Entries] = {}
 
     def find(self, name: str, folders: Sequence[str] = ("",)) -> CorpusFile:
-        """The file that `name` means in the first of `folders` that has it."""
+        """The file that `name` refers to, in the first of `folders` that has it."""
         plain = "/" not in name and "\\" not in name and not name.startswith("..")
         inside = name if plain else self._inside(name)
         for folder in folders:
@@ -45,8 +45,8 @@ class CorpusFolder:
             entry = entries.get(tail) or self._by_stem(head, tail)
             if entry:
                 return self._file(f"{head}/{entry.name}" if head else entry.name, entry)
-        looked = " or ".join(posixpath.join(folder, inside) for folder in folders)
-        raise Unusable(Reason.MISSING, f"there is no {looked}")
+        tried = " or ".join(posixpath.join(folder, inside) for folder in folders)
+        raise Unusable(Reason.MISSING, f"there is no {tried}")
 
     def read(self, name: str) -> bytes:
         """The bytes of a file."""
@@ -57,7 +57,7 @@ class CorpusFolder:
             raise Unusable(Reason.UNREADABLE, f"{name}: {error.strerror}") from None
 
     def names(self, folder: str = "") -> List[str]:
-        """What lies in a folder, in order; nothing when there is no such folder inside the corpus."""
+        """The sorted names in a folder; none when there is no such folder inside the corpus."""
         try:
             return sorted(self._entries(folder))
         except Unusable:
@@ -70,11 +70,11 @@ class CorpusFolder:
         """`name` relative to the corpus folder."""
         path = name.replace("\\", "/")
         if path.startswith("/") or re.match("[A-Za-z]:/", path):
-            homes = (Path(home).as_posix().rstrip("/") + "/" for home in (self.root, self.real))
-            home = next((home for home in homes if path.startswith(home)), None)
-            if home is None:
+            roots = [Path(root).as_posix().rstrip("/") + "/" for root in (self.root, self.real)]
+            root = next((root for root in roots if path.startswith(root)), None)
+            if root is None:
                 raise Unusable(Reason.OUTSIDE, f"{name} is an absolute path; write it relative to the corpus folder")
-            path = path[len(home) :]
+            path = path[len(root) :]
         if "./" in path or "//" in path or path.endswith(".."):
             path = posixpath.normpath(path)
             if path == ".." or path.startswith("../"):
@@ -82,7 +82,7 @@ class CorpusFolder:
         return path
 
     def _entries(self, folder: str) -> Entries:
-        """What lies in a folder, by name."""
+        """The entries of a folder, by name."""
         if folder not in self._folders:
             self._folders[folder] = self._list(folder)
         entries = self._folders[folder]
@@ -97,11 +97,11 @@ class CorpusFolder:
                 return None
             with os.scandir(path) as found:
                 return {entry.name: entry for entry in found}
-        except (OSError, ValueError):  # no such folder, or a name that no folder can have
+        except (OSError, ValueError):  # no such folder, or an impossible name
             return {}
 
     def _by_stem(self, folder: str, name: str) -> Optional["os.DirEntry[str]"]:
-        """The audio file that `name` stands for without its extension, or with another one."""
+        """The audio file that `name` refers to without an extension, or with another one."""
         stems = self._stems.get(folder)
         if stems is None:
             stems = self._stems[folder] = _stems(self._entries(folder))
@@ -118,9 +118,9 @@ class CorpusFolder:
                     raise Unusable(Reason.OUTSIDE, what)
                 if not Path(entry.path).exists():
                     raise Unusable(Reason.MISSING, f"{path} is a link to nothing")
-            if not entry.is_file():  # but a folder, or a pipe that would block whoever opens it
+            if not entry.is_file():  # a folder, or a pipe, which would block when opened
                 raise Unusable(Reason.UNREADABLE, f"{path} is not a file")
-            status = os.stat(entry.path)  # noqa: PTH116 - an entry would keep what it was told: half of an index's memory
+            status = os.stat(entry.path)  # noqa: PTH116 - entry.stat() is cached: half of an index's memory
         except OSError as error:
             raise Unusable(Reason.UNREADABLE, f"{path}: {error.strerror}") from None
         return CorpusFile(path, status.st_size, status.st_mtime_ns)
@@ -130,7 +130,7 @@ class CorpusFolder:
 
 
 def _stems(entries: Entries) -> Entries:
-    """The audio files among the entries of a folder, by their names without extension."""
+    """The audio files in a folder, by their names without extension."""
     found: Dict[str, Entries] = {extension[1:]: {} for extension in EXTENSIONS}
     for name, entry in entries.items():
         stem, _, extension = name.rpartition(".")

@@ -1,7 +1,7 @@
-"""The ways a corpus lies on disk: a folder or a metadata file comes in, one row for each utterance it names goes out.
+"""The corpus formats: LJSpeech, VCTK, Common Voice, and CSV with a header.
 
-`find` says which layout it is and why; `rows` reads it. Rows say only what is written: whether the files are there
-and sound is looked at later.
+`find_layout` detects the format and says why; `read_rows` reads the metadata. Whether the files exist and can be
+decoded is checked later.
 """
 
 import posixpath
@@ -15,7 +15,7 @@ from xtts.corpus.utterances import CorpusError, Reason, Unusable
 
 DELIMITERS = "\t|,;"
 FORMATS = ("ljspeech", "vctk", "csv", "common_voice")
-COLUMNS = {  # the names by which a column is known, the likeliest first
+COLUMNS = {  # accepted names of each column, the most likely first
     "path": "path file audio wav filename file_name audio_file audio_path audio_filepath wav_path wav_filename id",
     "text": "text sentence transcript transcription normalized_text normalised_text normalized normalised",
     "speaker": "speaker speaker_id client_id speaker_name",
@@ -23,20 +23,20 @@ COLUMNS = {  # the names by which a column is known, the likeliest first
 }
 _METADATA = ("metadata.csv", "metadata.tsv", "metadata.txt")
 _COMMON_VOICE = ("train.tsv", "validated.tsv")
-_MICROPHONES = ("_mic1", "", "_mic2")  # VCTK's two recordings of one utterance, the better one first
+_MICROPHONES = ("_mic1", "", "_mic2")  # VCTK has two recordings of each utterance; the better one first
 
 
 class CorpusLayout(NamedTuple):
-    """How a corpus lies on disk, and how that was found out."""
+    """The format of a corpus, where its files are, and how that was detected."""
 
     format: str
     root: Path  # the corpus folder; no file outside it is read
-    metadata: Path  # the file of the lines; for VCTK the folder of the texts
+    metadata: Path  # the metadata file; for VCTK the folder of the texts
     why: str
 
 
 class MetadataRow(NamedTuple):
-    """An utterance as the metadata has it."""
+    """An utterance as the metadata describes it."""
 
     line: int
     id: str
@@ -44,11 +44,11 @@ class MetadataRow(NamedTuple):
     text: str
     speaker: str = ""
     language: str = ""  # "" where the corpus names none
-    problem: Optional[Unusable] = None  # why the line names no utterance
+    problem: Optional[Unusable] = None  # why the line is not an utterance
 
 
 def find_layout(path: Union[str, Path], format: str = "auto") -> CorpusLayout:
-    """The layout of the corpus at `path`, which is its folder or its metadata file."""
+    """The layout of the corpus at `path`, a folder or a metadata file."""
     path = Path(path)
     if path.is_dir():
         return _of_folder(path, format)
@@ -61,13 +61,13 @@ def find_layout(path: Union[str, Path], format: str = "auto") -> CorpusLayout:
     return _of_file(path, format)
 
 
-def read_rows(layout: CorpusLayout, tree: CorpusFolder) -> Iterator[MetadataRow]:
-    """Every utterance the corpus names; a line that names none is a row with a problem."""
-    return _ROWS[layout.format](layout, tree)
+def read_rows(layout: CorpusLayout, files: CorpusFolder) -> Iterator[MetadataRow]:
+    """Every utterance in the metadata; a line that cannot be read is a row with a problem."""
+    return _READERS[layout.format](layout, files)
 
 
 def audio_folders(layout: CorpusLayout) -> Tuple[str, ...]:
-    """Where the files of a layout lie, in the order in which to look."""
+    """The folders in which audio files are looked for, in this order."""
     return {
         "ljspeech": ("wavs", "wav", ""),
         "csv": ("", "wavs", "clips"),
@@ -99,7 +99,7 @@ def _of_folder(root: Path, format: str) -> CorpusLayout:
     if candidates:
         raise CorpusError(f"{root}: it holds {', '.join(candidates)}; name the metadata file you mean")
     raise CorpusError(
-        f"{root}: no corpus is known by what lies in it; it needs metadata.csv (LJSpeech, or columns with a header),"
+        f"{root}: this is not a corpus of a known format; it needs metadata.csv (LJSpeech, or columns with a header),"
         " a .tsv and clips (Common Voice), or wav48 and txt (VCTK)"
     )
 
@@ -129,11 +129,11 @@ def _of_file(metadata: Path, format: str) -> CorpusLayout:
 class _Header(NamedTuple):
     delimiter: str
     names: List[str]  # in lower case
-    columns: Dict[str, int]  # what is in which column
+    columns: Dict[str, int]  # meaning to column number
 
 
 def _header(content: Sequence[Union[str, bytes]]) -> Optional[_Header]:
-    """What the first line says of the columns; None when it does not name a file and a text."""
+    """The header in the first line; None when it names no column for file or text."""
     first = content[0] if content else ""
     if isinstance(first, bytes):
         return None
@@ -154,25 +154,25 @@ def _header(content: Sequence[Union[str, bytes]]) -> Optional[_Header]:
     return None
 
 
-def _ljspeech_rows(layout: CorpusLayout, tree: CorpusFolder) -> Iterator[MetadataRow]:
-    """`id|text|normalised`, then perhaps speaker and language; nothing is ever quoted."""
+def _ljspeech_rows(layout: CorpusLayout, files: CorpusFolder) -> Iterator[MetadataRow]:
+    """`id|text|normalised`, and optionally speaker and language, without quoting."""
     for record in delimited.read_records(_content(layout.metadata), "|", quotes=False):
         fields = [field.strip() for field in record.fields]
         if record.problem:
             yield MetadataRow(record.line, "", "", "", problem=record.problem)
         elif not 2 <= len(fields) <= 5:
-            what = f"{_columns(fields)}; id|text|normalised, then perhaps speaker and language, are 3 to 5"
+            what = f"{_columns(fields)}; id|text|normalised, optionally with speaker and language, are 3 to 5"
             yield MetadataRow(record.line, fields[0], fields[0], "", problem=Unusable(Reason.COLUMNS, what))
         else:
             id, text, normalised, speaker, language = fields + [""] * (5 - len(fields))
             yield MetadataRow(record.line, _stem(id), id, normalised or text, speaker, language)
 
 
-def _csv_rows(layout: CorpusLayout, tree: CorpusFolder) -> Iterator[MetadataRow]:
+def _csv_rows(layout: CorpusLayout, files: CorpusFolder) -> Iterator[MetadataRow]:
     content = _content(layout.metadata)
     header = _header(content)
     if header is None:
-        raise CorpusError(f"{layout.metadata}:1: the header is gone; write one such as path,text,speaker,language")
+        raise CorpusError(f"{layout.metadata}:1: the header is missing; write one such as path,text,speaker,language")
     path, text, speaker, language = (header.columns.get(meaning) for meaning in COLUMNS)
     assert path is not None
     assert text is not None
@@ -195,21 +195,21 @@ def _csv_rows(layout: CorpusLayout, tree: CorpusFolder) -> Iterator[MetadataRow]
             )
 
 
-def _vctk_rows(layout: CorpusLayout, tree: CorpusFolder) -> Iterator[MetadataRow]:
+def _vctk_rows(layout: CorpusLayout, files: CorpusFolder) -> Iterator[MetadataRow]:
     """`wav48*/p225/p225_001_mic1.flac` and `txt/p225/p225_001.txt`."""
     recordings = _vctk_recordings(layout.root)
-    speakers = sorted({*tree.names(recordings), *tree.names("txt")})
+    speakers = sorted({*files.names(recordings), *files.names("txt")})
     for speaker in speakers:
-        if not tree.has_folder(f"{recordings}/{speaker}") and not tree.has_folder(f"txt/{speaker}"):
+        if not files.has_folder(f"{recordings}/{speaker}") and not files.has_folder(f"txt/{speaker}"):
             continue  # a log or a README beside the speakers
-        audio = _takes(tree.names(f"{recordings}/{speaker}"))
-        texts = {_stem(name, (".txt",)) for name in tree.names(f"txt/{speaker}") if name.lower().endswith(".txt")}
+        audio = _choose_microphone(files.names(f"{recordings}/{speaker}"))
+        texts = {_stem(name, (".txt",)) for name in files.names(f"txt/{speaker}") if name.lower().endswith(".txt")}
         for id in sorted(texts.union(audio)):
             file = f"{recordings}/{speaker}/{audio.get(id, id)}"
             try:
                 if id not in audio:
-                    tree.find(file)  # says why there is none
-                text = tree.read(f"txt/{speaker}/{id}.txt")
+                    files.find(file)  # raises the reason
+                text = files.read(f"txt/{speaker}/{id}.txt")
                 yield MetadataRow(0, id, file, text.decode("utf-8-sig").strip(), speaker)
             except UnicodeDecodeError:
                 yield MetadataRow(0, id, file, "", speaker, problem=delimited.not_utf8(text))
@@ -217,7 +217,7 @@ def _vctk_rows(layout: CorpusLayout, tree: CorpusFolder) -> Iterator[MetadataRow
                 yield MetadataRow(0, id, file, "", speaker, problem=problem)
 
 
-_ROWS: Dict[str, Callable[[CorpusLayout, CorpusFolder], Iterator[MetadataRow]]] = {
+_READERS: Dict[str, Callable[[CorpusLayout, CorpusFolder], Iterator[MetadataRow]]] = {
     "ljspeech": _ljspeech_rows,
     "csv": _csv_rows,
     "common_voice": _csv_rows,
@@ -225,8 +225,8 @@ _ROWS: Dict[str, Callable[[CorpusLayout, CorpusFolder], Iterator[MetadataRow]]] 
 }
 
 
-def _takes(names: Sequence[str]) -> Dict[str, str]:
-    """The recording to use for each utterance of a VCTK speaker."""
+def _choose_microphone(names: Sequence[str]) -> Dict[str, str]:
+    """The recording to use of each utterance of a VCTK speaker."""
     stems = {_stem(name): name for name in names if posixpath.splitext(name)[1].lower() in EXTENSIONS}
     ids = {re.sub("_mic[12]$", "", stem) for stem in stems}
     return {id: next(stems[id + mic] for mic in _MICROPHONES if id + mic in stems) for id in ids}
@@ -246,7 +246,7 @@ def _content(metadata: Path) -> List[Union[str, bytes]]:
 
 
 def _stem(file: str, extensions: Sequence[str] = EXTENSIONS) -> str:
-    """`file` without the extension of an audio file."""
+    """`file` without one of these extensions."""
     stem, extension = posixpath.splitext(file)
     return stem if extension.lower() in extensions else file
 

@@ -1,7 +1,7 @@
-"""A corpus: a folder of recordings or its metadata file comes in, its utterances go out, and what was set aside.
+"""The index of a corpus: its utterances, and those that were rejected, with reasons.
 
-`read` makes the index, from the metadata and the headers of the files: a hundred thousand lines in seconds. Whether
-the samples are sound is `soundcheck`'s to find out, and whether the lengths fit is `lengths`'.
+`read_corpus` builds it from the metadata and the headers of the audio files: a hundred thousand lines in seconds. The
+samples are checked by `check.check_recordings`, and the lengths by `lengths.measure_lengths`.
 """
 
 import os
@@ -17,21 +17,21 @@ from xtts.corpus.folder import CorpusFile, CorpusFolder
 from xtts.corpus.formats import CorpusLayout, MetadataRow
 from xtts.corpus.utterances import Reason, Rejected, Unusable, Utterance, require_usable
 
-AT_LEAST = 2  # utterances: one to train on and one to hold out
-Progress = Callable[[int, int], None]  # how many are done, of how many
+MIN_UTTERANCES = 2  # one to train on and one to hold out
+Progress = Callable[[int, int], None]  # done, total
 
 
 @attrs.frozen
 class Corpus:
-    """What there is to train on, and what was set aside."""
+    """The utterances of a corpus, and those that were rejected."""
 
     layout: CorpusLayout
     utterances: List[Utterance]
     rejected: List[Rejected]
-    cache: Optional[Path] = None  # folder of what is found out about it; None: nothing is kept
+    cache: Optional[Path] = None  # cache folder; None: nothing is cached
 
-    def without(self, unusable: Dict[int, Unusable], at_least: int = AT_LEAST) -> "Corpus":
-        """The corpus with utterances set aside by their position; a CorpusError when fewer than `at_least` are left."""
+    def without(self, unusable: Dict[int, Unusable], at_least: int = MIN_UTTERANCES) -> "Corpus":
+        """Reject utterances by their position; raises a CorpusError when fewer than `at_least` are left."""
         out = [unusable[i].of(u.line, u.id, self.name_of(u)) for i, u in enumerate(self.utterances) if i in unusable]
         kept = [u for i, u in enumerate(self.utterances) if i not in unusable] if out else self.utterances
         rejected = sorted([*self.rejected, *out], key=lambda one: (one.line, one.id))
@@ -39,11 +39,11 @@ class Corpus:
         return attrs.evolve(self, utterances=kept, rejected=rejected)
 
     def name_of(self, utterance: Utterance) -> str:
-        """The utterance's file, relative to the corpus folder."""
+        """The path of an utterance's file, relative to the corpus folder."""
         return Path(os.path.relpath(utterance.path, self.layout.root)).as_posix()
 
     def cache_name(self, kind: str, *about: object) -> str:
-        """The name of this corpus's cache file of a kind."""
+        """The name of the cache file of this kind for this corpus."""
         return cache_name(kind, self.layout.metadata.resolve(), self.layout.format, *about)
 
 
@@ -53,47 +53,47 @@ def read_corpus(
     language: str = "en",
     cache: Union[str, Path, None] = "auto",
     progress: Optional[Progress] = None,
-    at_least: int = AT_LEAST,
+    at_least: int = MIN_UTTERANCES,
 ) -> Corpus:
-    """The corpus at `path`. `language` is that of utterances that name none.
+    """The corpus at `path`. `language` is the language of utterances without one.
 
-    `cache` is the folder where what is found out is kept: "auto" is beside the corpus, or among the user's caches when
-    that cannot be written; None keeps nothing.
+    `cache` is the cache folder: "auto" is inside the corpus, or the user's cache folder when the corpus is read-only;
+    None caches nothing.
     """
     layout = formats.find_layout(path, format)
     folder = cache_folder(layout.root) if cache == "auto" else None if cache is None else Path(cache)
     corpus = Corpus(layout, [], [], folder)
     facts = FileFacts(folder, corpus.cache_name("headers"))
-    tree, folders = CorpusFolder(layout.root), formats.audio_folders(layout)
-    lines: Dict[str, int] = {}  # where each id was met
-    unread: List[Tuple[int, CorpusFile]] = []  # files whose headers are not known yet, and whose utterances they are
-    for row in formats.read_rows(layout, tree):
+    files, folders = CorpusFolder(layout.root), formats.audio_folders(layout)
+    lines: Dict[str, int] = {}  # line of each id
+    unread: List[Tuple[int, CorpusFile]] = []  # position of the utterance, and its file, whose header is not cached
+    for row in formats.read_rows(layout, files):
         try:
-            _refuse(row, lines)
-            file = tree.find(row.file, folders)
+            _check_row(row, lines)
+            file = files.find(row.file, folders)
         except Unusable as problem:
             corpus.rejected.append(problem.of(row.line, row.id, row.file))
             continue
         samples, rate = facts.recall(*file) or (0, 0)
         if not rate:
             unread.append((len(corpus.utterances), file))
-        spoken = row.language.replace("_", "-").lower() if row.language else language
-        path = f"{tree.root}/{file.path}"
-        corpus.utterances.append(Utterance(row.id, path, row.text, row.speaker, spoken, row.line, samples, rate))
-    del tree, lines  # of ten million files they are gigabytes, and the headers' facts are as many
+        own_language = row.language.replace("_", "-").lower() if row.language else language
+        path = f"{files.root}/{file.path}"
+        corpus.utterances.append(Utterance(row.id, path, row.text, row.speaker, own_language, row.line, samples, rate))
+    del files, lines  # of ten million files they take gigabytes, as do the headers
     unusable = _read_headers(corpus.utterances, unread, facts, progress)
     return corpus.without(unusable, at_least)
 
 
-def _refuse(row: MetadataRow, lines: Dict[str, int]) -> None:
-    """Raise what is wrong with a row before its file is looked for."""
+def _check_row(row: MetadataRow, lines: Dict[str, int]) -> None:
+    """Raise the problem of a row, if it has one, before its file is looked for."""
     if row.problem:
         raise row.problem
     if not row.file:
         raise Unusable(Reason.MISSING, "the line names no file")
     if row.id in lines:
         where = f"on line {lines[row.id]}" if row.line else "for another recording"
-        raise Unusable(Reason.DUPLICATE, f"the id stands {where} already; give each utterance its own")
+        raise Unusable(Reason.DUPLICATE, f"the id is used {where} already; give each utterance its own")
     if not row.text:
         raise Unusable(Reason.TEXT_EMPTY, "there is no text")
     lines[row.id] = row.line
@@ -105,7 +105,7 @@ def _read_headers(
     facts: FileFacts,
     progress: Optional[Progress],
 ) -> Dict[int, Unusable]:
-    """Give utterances their lengths, from the headers of their files; what has none comes back."""
+    """Fill in the lengths of utterances from the headers of their files; returns those that cannot be used."""
     unusable: Dict[int, Unusable] = {}
     known = len(utterances) - len(unread)
     try:
@@ -121,7 +121,7 @@ def _read_headers(
             if progress and done % 1000 == 0:
                 progress(done, len(utterances))
     finally:
-        facts.save()  # what was read until here need not be read again, even after Ctrl-C
+        facts.save()  # after Ctrl-C nothing is read twice
     if progress:
         progress(len(utterances), len(utterances))
     return unusable

@@ -1,6 +1,4 @@
-"""The length table: a corpus and a tokenizer come in, the length of each utterance in tokens, mel frames and samples
-goes out, with the corpus without those that the model cannot take.
-"""
+"""The lengths of utterances in tokens, mel frames and samples; those outside the limits are rejected."""
 
 import hashlib
 from typing import Callable, Dict, List, Optional, Sequence, Tuple
@@ -11,20 +9,20 @@ import numpy as np
 from xtts.audio import mel
 from xtts.audio.resample import resampled_length
 from xtts.corpus import cache
-from xtts.corpus.index import AT_LEAST, Corpus, Progress
+from xtts.corpus.index import MIN_UTTERANCES, Corpus, Progress
 from xtts.corpus.utterances import Reason, Unusable, Utterance
 from xtts.recipe.schema import AudioSection
 
 Encode = Callable[[str, str], Sequence[int]]  # text and language to token ids
-Known = Callable[[str, str], bool]  # whether a text has a character the tokenizer knows
-LONGEST = 2**31 - 1  # samples that a table of 32-bit numbers can count: 27 hours
-LONGEST_FILE = 2**44  # samples; times 192,000 Hz that fits in 63 bits, and nothing so long is kept
-_UNKNOWN = -1  # tokens of a text without a known character
+Known = Callable[[str, str], bool]  # whether a text has a character that the tokenizer knows
+MAX_SAMPLES = 2**31 - 1  # of an int32, 27 hours
+MAX_FILE_SAMPLES = 2**44  # times 192,000 Hz this fits in 63 bits; longer files are rejected anyway
+_UNKNOWN = -1  # token count of a text without a known character
 
 
 @attrs.frozen(eq=False)
 class Lengths:
-    """Row i is the i-th utterance of the corpus it was measured from. All are int32."""
+    """Row i is the i-th utterance of the corpus. All are int32."""
 
     text: np.ndarray  # tokens
     frames: np.ndarray  # mel frames
@@ -43,36 +41,32 @@ def measure_lengths(
     max_mel_frames: Optional[int] = None,
     tokenizer: Optional[str] = None,
     progress: Optional[Progress] = None,
-    at_least: int = AT_LEAST,
+    at_least: int = MIN_UTTERANCES,
 ) -> Tuple[Corpus, Lengths]:
-    """The lengths of the utterances within the limits, and the corpus of just these.
+    """The corpus without utterances outside the limits, and the lengths of the others.
 
-    `tokenizer` names what `encode` and `known` do, for example by a digest of the vocabulary: the token counts are
-    cached under it, and not at all without it.
+    `tokenizer` identifies `encode` and `known`, for example by a digest of the vocabulary; token counts are cached
+    under it, and not cached without it.
     """
     text = _token_counts(corpus, encode, known, tokenizer, progress)
     own = np.array([u.samples for u in corpus.utterances], np.int64)
     rates = np.array([u.sample_rate for u in corpus.utterances], np.int64)
-    samples = resampled_length(np.minimum(own, LONGEST_FILE), rates, audio.sample_rate)
+    samples = resampled_length(np.minimum(own, MAX_FILE_SAMPLES), rates, audio.sample_rate)
     frames = mel.frame_count(samples, mel.MelSpec.of(audio))
     unusable: Dict[int, Unusable] = {}
 
-    def set_aside(broken: np.ndarray, reason: Reason, detail: Callable[[int], str]) -> None:
-        for position in np.flatnonzero(broken).tolist():
+    def reject(is_outside: np.ndarray, reason: Reason, detail: Callable[[int], str]) -> None:
+        for position in np.flatnonzero(is_outside).tolist():
             unusable.setdefault(position, Unusable(reason, detail(position)))
 
-    set_aside(text <= 0, Reason.TEXT_UNKNOWN, lambda i: f"the tokenizer knows nothing of {corpus.utterances[i].text!r}")
+    reject(text <= 0, Reason.TEXT_UNKNOWN, lambda i: f"no known character in {corpus.utterances[i].text!r}")
     if max_text_length is not None:
-        set_aside(text > max_text_length, Reason.TEXT_LONG, lambda i: f"{text[i]} tokens, over {max_text_length}")
-    pad = audio.n_fft // 2  # samples mirrored at each end; there must be more than that to mirror
-    set_aside(
-        samples <= pad, Reason.AUDIO_SHORT, lambda i: f"{samples[i]} samples, not over the {pad} of half an n_fft"
-    )
+        reject(text > max_text_length, Reason.TEXT_LONG, lambda i: f"{text[i]} tokens, over {max_text_length}")
+    pad = audio.n_fft // 2  # samples reflected at each end; a recording must be longer
+    reject(samples <= pad, Reason.AUDIO_SHORT, lambda i: f"{samples[i]} samples, not over the {pad} of half an n_fft")
     if max_mel_frames is not None:
-        set_aside(
-            frames > max_mel_frames, Reason.AUDIO_LONG, lambda i: f"{frames[i]} mel frames, over {max_mel_frames}"
-        )
-    set_aside(samples > LONGEST, Reason.AUDIO_LONG, lambda i: f"{samples[i]} samples, over {LONGEST}")
+        reject(frames > max_mel_frames, Reason.AUDIO_LONG, lambda i: f"{frames[i]} mel frames, over {max_mel_frames}")
+    reject(samples > MAX_SAMPLES, Reason.AUDIO_LONG, lambda i: f"{samples[i]} samples, over {MAX_SAMPLES}")
 
     kept = np.ones(len(text), bool)
     kept[list(unusable)] = False
@@ -83,7 +77,7 @@ def measure_lengths(
 def _token_counts(
     corpus: Corpus, encode: Encode, known: Known, tokenizer: Optional[str], progress: Optional[Progress]
 ) -> np.ndarray:
-    """The number of tokens of each text, int64; from the cache when tokenizer, languages and texts are the same."""
+    """The number of tokens of each text, int64; cached as long as tokenizer, languages and texts are the same."""
     name = corpus.cache_name("tokens", tokenizer)
     key = _digest(corpus.utterances)
     if tokenizer is not None and corpus.cache:
@@ -105,6 +99,6 @@ def _digest(utterances: Sequence[Utterance]) -> str:
     """A digest of every language and text, in order."""
     digest = hashlib.sha256()
     for utterance in utterances:
-        said = f"{utterance.language}\0{utterance.text}".encode("utf-8", "surrogatepass")
-        digest.update(b"%d:" % len(said) + said)
+        content = f"{utterance.language}\0{utterance.text}".encode("utf-8", "surrogatepass")
+        digest.update(b"%d:" % len(content) + content)
     return digest.hexdigest()

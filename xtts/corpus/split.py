@@ -1,4 +1,4 @@
-"""The split of a corpus into training and held-out utterances."""
+"""Split a corpus into training and held-out utterances."""
 
 import hashlib
 from typing import Dict, List, Sequence, Tuple
@@ -9,10 +9,10 @@ from xtts.corpus.utterances import Utterance
 def split_corpus(
     utterances: Sequence[Utterance], share: float, seed: int = 0
 ) -> Tuple[List[Utterance], List[Utterance]]:
-    """Utterances to train on and utterances to hold out, about `share` of them; the same on every machine.
+    """Utterances to train on, and about `share` of them to hold out; the same on every machine.
 
-    Every speaker gives its part, as far as whole utterances allow, and keeps at least one to train on. Which ones is
-    a matter of each utterance's id and the seed, so a corpus that grows keeps most of its validation set.
+    The split is stratified by speaker, and each speaker keeps at least one utterance to train on. It depends only on
+    the seed and the ids, so that a corpus that grows keeps most of its validation set.
     """
     by_speaker: Dict[str, List[Utterance]] = {}
     for utterance in utterances:
@@ -20,19 +20,19 @@ def split_corpus(
     parts = _apportion({speaker: len(own) for speaker, own in by_speaker.items()}, share, seed)
     held = set()
     for speaker, own in by_speaker.items():
-        held.update(sorted((_draw(seed, u.id), u.id) for u in own)[: parts[speaker]])
+        held.update(sorted((_hash(seed, u.id), u.id) for u in own)[: parts[speaker]])
     ids = {id for _, id in held}
     return [u for u in utterances if u.id not in ids], [u for u in utterances if u.id in ids]
 
 
 def _apportion(sizes: Dict[str, int], share: float, seed: int) -> Dict[str, int]:
-    """How many of each speaker's utterances are held out: whole numbers nearest to `share` of each, by largest rest."""
-    spare = {speaker: size - 1 for speaker, size in sizes.items()}  # one always stays
+    """How many utterances of each speaker are held out: `share` of each, rounded by the largest remainder method."""
+    spare = {speaker: size - 1 for speaker, size in sizes.items()}  # one always stays in training
     exact = {speaker: min(share * size, spare[speaker]) for speaker, size in sizes.items()}
     parts = {speaker: int(part) for speaker, part in exact.items()}
     total = sum(sizes.values())
     wanted = min(max(round(share * total), 1 if share > 0 else 0), sum(spare.values()))
-    order = sorted(sizes, key=lambda speaker: (parts[speaker] - exact[speaker], _draw(seed, speaker)))
+    order = sorted(sizes, key=lambda speaker: (parts[speaker] - exact[speaker], _hash(seed, speaker)))
     missing = wanted - sum(parts.values())
     while missing > 0:
         able = [speaker for speaker in order if parts[speaker] < spare[speaker]][:missing]
@@ -42,6 +42,6 @@ def _apportion(sizes: Dict[str, int], share: float, seed: int) -> Dict[str, int]
     return parts
 
 
-def _draw(seed: int, name: str) -> bytes:
-    """A number by lot, as bytes: the same for the same seed and name everywhere."""
+def _hash(seed: int, name: str) -> bytes:
+    """A pseudo-random number, as bytes, that depends only on seed and name."""
     return hashlib.blake2b(f"{seed}\0{name}".encode("utf-8", "surrogatepass"), digest_size=8).digest()

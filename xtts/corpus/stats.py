@@ -1,4 +1,4 @@
-"""Statistics: a corpus and its length table come in, figures go out, as JSON and as a page of text with histograms."""
+"""Statistics of a corpus, as JSON and as text with histograms."""
 
 import math
 from collections import Counter
@@ -10,18 +10,18 @@ import numpy as np
 from xtts.corpus.index import Corpus
 from xtts.corpus.lengths import Lengths
 from xtts.corpus.utterances import count_reasons, rejection_table
-from xtts.formatting import printable
+from xtts.formatting import count_of, printable
 
-FIXED = (200, 800)  # tokens and mel frames of the one shape that fixed padding uses
-MOST_BARS = 16
-BAR = 40  # characters of the longest bar
-MOST_NAMES = 10  # speakers or languages listed in the text; the JSON has all
+FIXED = (200, 800)  # tokens and mel frames of the fixed shape
+MAX_BARS = 16
+BAR_WIDTH = 40  # characters of the longest bar
+MAX_NAMES = 10  # speakers or languages listed in the text; the JSON has all
 _PERCENTILES = (50, 90, 95, 99)
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
 class Spread(NamedTuple):
-    """How a length is spread over the utterances."""
+    """The distribution of a length over the utterances."""
 
     min: float
     mean: float
@@ -33,14 +33,14 @@ class Spread(NamedTuple):
 
 
 class FixedPadding(NamedTuple):
-    """What one shape for all would cost."""
+    """What padding all utterances to one shape would cost."""
 
     text_length: int  # tokens
     mel_frames: int
-    lost: int  # utterances that do not fit in it
+    lost: int  # utterances that are too long for it
     lost_share: float
-    text_padding: float  # share of the tokens of the others' batches that is padding
-    mel_padding: float  # share of their frames
+    text_padding: float  # share of padding among the tokens of the others
+    mel_padding: float  # and among their mel frames
 
 
 class Bars(NamedTuple):
@@ -52,16 +52,16 @@ class Bars(NamedTuple):
 
 @attrs.frozen
 class CorpusStats:
-    """The figures of a corpus."""
+    """The statistics of a corpus."""
 
     corpus: str
     format: str
     why: str
     utterances: int
     minutes: float
-    speakers: Dict[str, float]  # minutes of each, the most first
+    speakers: Dict[str, float]  # minutes of each, in descending order
     languages: Dict[str, float]
-    sample_rates: Dict[int, int]  # utterances of each, at the files' own rates
+    sample_rates: Dict[int, int]  # utterances at each rate of the files
     seconds: Spread
     text: Spread  # tokens
     mel: Spread  # frames
@@ -72,14 +72,14 @@ class CorpusStats:
     rejected_table: str
 
     def as_json(self) -> Dict[str, Any]:
-        """The figures in JSON's own types."""
+        """The statistics in types of JSON."""
         out = {field.name: getattr(self, field.name) for field in attrs.fields(CorpusStats)}
         del out["rejected_table"]
         out["sample_rates"] = {str(rate): count for rate, count in self.sample_rates.items()}
         return {name: value._asdict() if hasattr(value, "_asdict") else value for name, value in out.items()}
 
     def as_text(self, encoding: str = "utf-8") -> str:
-        """The figures for a person, in characters that `encoding` has."""
+        """The statistics as text, in characters that `encoding` supports."""
         blocks = _can_draw(encoding)
         sections = [
             f"{self.corpus}\n{self.format}: {self.why}",
@@ -97,7 +97,7 @@ class CorpusStats:
 
 
 def corpus_statistics(corpus: Corpus, lengths: Lengths, fixed: Tuple[int, int] = FIXED) -> CorpusStats:
-    """The figures of a corpus whose utterances `lengths` was measured from, best without limits."""
+    """The statistics of a corpus and its lengths, which should be measured without limits."""
     seconds = np.array([u.samples / u.sample_rate for u in corpus.utterances])
     return CorpusStats(
         corpus=str(corpus.layout.metadata),
@@ -120,6 +120,7 @@ def corpus_statistics(corpus: Corpus, lengths: Lengths, fixed: Tuple[int, int] =
 
 
 def spread(values: np.ndarray) -> Spread:
+    """The distribution of some values; zeros when there are none."""
     if not len(values):
         return Spread(*[0.0] * 7)
     p50, p90, p95, p99 = (float(percentile) for percentile in np.percentile(values, _PERCENTILES))
@@ -127,7 +128,7 @@ def spread(values: np.ndarray) -> Spread:
 
 
 def fixed_padding(lengths: Lengths, text_length: int, mel_frames: int) -> FixedPadding:
-    """What it would cost to pad every utterance to one shape, and to lose those that do not fit."""
+    """The padding if every utterance is padded to one shape, and how many are too long for it."""
     fits = (lengths.text <= text_length) & (lengths.frames <= mel_frames)
     kept, lost = int(fits.sum()), int((~fits).sum())
 
@@ -141,7 +142,7 @@ def fixed_padding(lengths: Lengths, text_length: int, mel_frames: int) -> FixedP
 
 
 def bin_counts(values: np.ndarray) -> Bars:
-    """Whole lengths counted in at most MOST_BARS bars, whose width is 1, 2 or 5 times a power of ten."""
+    """A histogram of at most MAX_BARS bars, whose width is 1, 2 or 5 times a power of ten."""
     if not len(values):
         return Bars([0, 1], [0])
     low, high = int(values.min()), int(values.max())
@@ -149,7 +150,7 @@ def bin_counts(values: np.ndarray) -> Bars:
         width
         for power in range(12)
         for width in (10**power, 2 * 10**power, 5 * 10**power)
-        if high // width - low // width < MOST_BARS
+        if high // width - low // width < MAX_BARS
     )
     first = low // width
     bins = np.bincount(np.asarray(values, np.int64) // width - first)
@@ -157,7 +158,7 @@ def bin_counts(values: np.ndarray) -> Bars:
 
 
 def draw_histogram(bars: Bars, blocks: bool = True) -> str:
-    """A histogram as lines of text, in blocks or in ASCII."""
+    """A histogram as lines of text, in block characters or in ASCII."""
     ends = [str(edge - 1) for edge in bars.edges[1:]]
     wide = len(ends[-1])
     most = max(max(bars.counts), 1)
@@ -169,10 +170,10 @@ def draw_histogram(bars: Bars, blocks: bool = True) -> str:
 
 
 def _bar(share: float, blocks: bool) -> str:
-    """A bar of `share` of the longest; a count that is not zero is always seen."""
+    """A bar of `share` of the longest; one of a count above zero is never empty."""
     if not blocks:
-        return "#" * math.ceil(share * BAR)
-    eighths = math.ceil(share * BAR * 8)
+        return "#" * math.ceil(share * BAR_WIDTH)
+    eighths = math.ceil(share * BAR_WIDTH * 8)
     return "█" * (eighths // 8) + (_EIGHTHS[eighths % 8] if eighths % 8 else "")
 
 
@@ -185,7 +186,7 @@ def _can_draw(encoding: str) -> bool:
 
 
 def _minutes_of(names: Iterable[str], seconds: np.ndarray) -> Dict[str, float]:
-    """The minutes of each name, the most first."""
+    """The minutes of each name, in descending order."""
     totals: Dict[str, float] = {}
     for name, length in zip(names, seconds.tolist()):
         totals[name] = totals.get(name, 0.0) + length / 60
@@ -198,14 +199,14 @@ def _summary(stats: CorpusStats) -> str:
         for rate, count in stats.sample_rates.items()
     )
     parts = [
-        _count(stats.utterances, "utterance"),
+        count_of(stats.utterances, "utterance"),
         f"{stats.minutes:,.1f} minutes",
-        _count(len(stats.speakers), "speaker"),
-        _count(len(stats.languages), "language") + f" ({_named(stats.languages)})",
+        count_of(len(stats.speakers), "speaker"),
+        count_of(len(stats.languages), "language") + f" ({_named(stats.languages)})",
         rates,
     ]
-    set_aside = sum(stats.rejected.values())
-    return ", ".join(parts) + (f"; {set_aside:,} set aside" if set_aside else "")
+    rejected = sum(stats.rejected.values())
+    return ", ".join(parts) + (f"; {rejected:,} set aside" if rejected else "")
 
 
 def _spreads(rows: Sequence[Tuple[str, Spread]]) -> str:
@@ -226,7 +227,7 @@ def _padding(fixed: FixedPadding, utterances: int) -> str:
 
 
 def _minutes(what: str, minutes: Dict[str, float]) -> str:
-    shown = list(minutes.items())[:MOST_NAMES]
+    shown = list(minutes.items())[:MAX_NAMES]
     names = [printable(name, 30) or "unnamed" for name, _ in shown]
     wide = max(len(what), *map(len, names))
     lines = [f"{what:<{wide}}    minutes"] + [f"{name:<{wide}} {m:>10,.1f}" for name, (_, m) in zip(names, shown)]
@@ -235,9 +236,5 @@ def _minutes(what: str, minutes: Dict[str, float]) -> str:
 
 
 def _named(minutes: Dict[str, float]) -> str:
-    names = [printable(name, 20) for name in list(minutes)[:MOST_NAMES]]
-    return ", ".join(names) + (", ..." if len(minutes) > MOST_NAMES else "")
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+    names = [printable(name, 20) for name in list(minutes)[:MAX_NAMES]]
+    return ", ".join(names) + (", ..." if len(minutes) > MAX_NAMES else "")

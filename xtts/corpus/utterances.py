@@ -1,15 +1,14 @@
-"""The nouns of a corpus: an utterance, and why one is set aside. Every stage from layout to length table speaks them.
-
-Rejected utterances come in; `rejected.csv`, a table by reason and the `CorpusError` for too little left go out.
-"""
+"""Utterances, the reasons for which one is rejected, and how rejected ones are reported."""
 
 import csv
+import io
 from collections import Counter
 from enum import Enum
 from pathlib import Path
 from typing import Dict, Iterable, List, NamedTuple, Sequence, Union
 
 from xtts.errors import XttsError
+from xtts.files import write_text
 from xtts.formatting import printable
 
 
@@ -17,17 +16,17 @@ class Utterance(NamedTuple):
     """One recording and what is said in it."""
 
     id: str
-    path: str  # of the audio file, ready to open
+    path: str  # of the audio file
     text: str
-    speaker: str = ""  # "" where the corpus names none
+    speaker: str = ""  # "" if the corpus names none
     language: str = "en"
-    line: int = 0  # in the metadata, counted from 1; 0 where the layout has no lines
+    line: int = 0  # in the metadata, counted from 1; 0 in formats without lines
     samples: int = 0  # in one channel, at the file's own rate
     sample_rate: int = 0  # Hz
 
 
 class Reason(Enum):
-    """Every reason for which an utterance is set aside."""
+    """The reasons for which an utterance is rejected."""
 
     NOT_UTF8 = "not UTF-8"
     QUOTES = "quotes not closed"
@@ -48,7 +47,7 @@ class Reason(Enum):
 
 
 class Rejected(NamedTuple):
-    """An utterance that was set aside."""
+    """An utterance that was rejected."""
 
     line: int
     id: str
@@ -63,7 +62,7 @@ class Rejected(NamedTuple):
 
 
 class Unusable(Exception):
-    """What a file or a line cannot be used for; whoever knows the utterance makes a `Rejected` of it."""
+    """Why a file or a line cannot be used; the caller, who knows the utterance, makes a `Rejected` of it."""
 
     def __init__(self, reason: Reason, detail: str) -> None:
         super().__init__(f"{reason.value}: {detail}")
@@ -75,17 +74,17 @@ class Unusable(Exception):
 
 
 class CorpusError(XttsError):
-    """Why there is no corpus to train on, and what to do about it."""
+    """Why a corpus cannot be used, and what to do."""
 
 
 def count_reasons(rejected: Iterable[Rejected]) -> Dict[str, int]:
-    """How many were set aside for each reason, the most frequent first."""
+    """How many utterances were rejected for each reason, the most frequent first."""
     found = Counter(one.reason.value for one in rejected)
     return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
 
 
 def rejection_table(rejected: Sequence[Rejected]) -> str:
-    """The rejected by reason, with an example of each; "" when there are none."""
+    """A table of rejected utterances by reason, with an example of each; "" when there are none."""
     examples: Dict[str, Rejected] = {}
     for one in rejected:
         examples.setdefault(one.reason.value, one)
@@ -99,21 +98,22 @@ def rejection_table(rejected: Sequence[Rejected]) -> str:
 
 
 def write_rejected(path: Union[str, Path], rejected: Iterable[Rejected]) -> None:
-    """`rejected.csv`: one line for each utterance that was set aside."""
-    with Path(path).open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["line", "id", "file", "reason", "detail"])
-        for line, id, name, reason, detail in rejected:
-            writer.writerow([line or "", printable(id), printable(name), reason.value, printable(detail)])
+    """Write `rejected.csv`, one line for each rejected utterance."""
+    table = io.StringIO()
+    writer = csv.writer(table, lineterminator="\n")
+    writer.writerow(["line", "id", "file", "reason", "detail"])
+    for line, id, name, reason, detail in rejected:
+        writer.writerow([line or "", printable(id), printable(name), reason.value, printable(detail)])
+    write_text(Path(path), table.getvalue())
 
 
 def require_usable(corpus: str, usable: int, rejected: Sequence[Rejected], at_least: int) -> None:
-    """Raise the error that says why too little is left."""
+    """Raise a CorpusError if fewer than `at_least` utterances can be used."""
     if usable >= at_least:
         return
     corpus, total = printable(corpus), usable + len(rejected)
     if not total:
-        raise CorpusError(f"{corpus}: there is no utterance in it; name the corpus folder or its metadata file")
+        raise CorpusError(f"{corpus}: it contains no utterances; name the corpus folder or its metadata file")
     lines: List[str] = [f"{corpus}: {usable} of {total:,} utterances can be used, and at least {at_least} are needed"]
     if rejected:
         lines += [rejection_table(rejected), "correct these, or name another corpus"]

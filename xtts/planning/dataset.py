@@ -62,7 +62,9 @@ def load_dataset(recipe: Recipe, say: Log) -> Dataset:
     return Dataset(train_part, held_part, tokenizer, [*train_part.corpus.rejected, *held_part.corpus.rejected])
 
 
-def load_checked_corpus(path: str, format: str, language: str, say: Log, at_least: int = corpora.AT_LEAST) -> Corpus:
+def load_checked_corpus(
+    path: str, format: str, language: str, say: Log, at_least: int = corpora.MIN_UTTERANCES
+) -> Corpus:
     """The corpus at `path`, with every recording decoded once."""
     with ProgressBar("reading headers") as bar:
         found = corpora.read_corpus(path, format, language, progress=bar, at_least=at_least)

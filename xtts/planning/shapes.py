@@ -1,9 +1,9 @@
-"""Static shapes: text lengths and mel frames of a corpus come in; the shapes it is brought to, and which utterance goes
-where, go out.
+"""Plan static shapes from the lengths of a corpus, and assign each utterance to one.
 
-The transformer sees one sequence an utterance, text and codes side by side, so a step costs what its joint length
-costs. `planned` cuts the histogram of joint lengths where the work is least: an exact optimum, in whole numbers, the
-same on every machine. `fixed` has one shape, `relaxed` none: its batches are as long as their longest member.
+The transformer processes text and codes of an utterance as one sequence, so the cost of a step depends on the joint
+length. `plan_shapes` partitions the histogram of joint lengths so that the work is least: an exact optimum in integers,
+the same on every machine. `fixed_shapes` has one shape; with `relaxed_shapes` batches are as long as their longest
+member.
 """
 
 from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Tuple
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
     Ints = NDArray[Any]
 
-TEXT_MARKS = 2  # [START] text [STOP]
-CODE_MARKS = 2  # [start] codes [stop]
+TEXT_SPECIAL_TOKENS = 2  # [START] text [STOP]
+CODE_SPECIAL_TOKENS = 2  # [start] codes [stop]
 STOPS = 3  # codes past the end of a recording, set to stop
-MOST_SHAPES = 16  # what "auto" chooses from
-POOLS = 32  # how finely a relaxed run sorts by length
-POOL_BATCHES = 4  # a pool holds at least as many batches, or the same utterances would always meet
-SET_ASIDE = -1  # the shape of an utterance that fits in none
-_BLOCK = 256  # rows of the dynamic programme worked on at once, so that it fits in the processor's cache
+MAX_SHAPES = 16  # that "auto" considers
+POOLS = 32  # by length, of a relaxed run, at most
+POOL_BATCHES = 4  # batches in a pool, at least, or the same utterances would always share a batch
+SET_ASIDE = -1  # the shape of an utterance that does not fit any
+BLOCK = 256  # rows of the dynamic programme computed together, so that they fit in the processor's cache
 
 
 class ShapeError(XttsError):
-    """Lengths from which no shapes can be made."""
+    """Shapes cannot be planned from these lengths."""
 
 
 @attrs.frozen
@@ -40,21 +40,21 @@ class Shape:
 
     text_length: int  # tokens, without [START] and [STOP]
     mel_frames: int  # a multiple of four: whole codes
-    joint_length: int  # latents, text, codes and all marks
+    joint_length: int  # latents, text, codes and all special tokens
     batch_size: int  # rows
 
     @property
     def tokens(self) -> int:
-        """What a step computes, in tokens."""
+        """Tokens in a batch of this shape."""
         return self.batch_size * self.joint_length
 
 
 @attrs.frozen(eq=False)
 class ShapePlan:
-    """A corpus brought to shapes: every utterance is in exactly one, or set aside."""
+    """The shapes of a corpus: every utterance is in exactly one, or set aside."""
 
-    shapes: Tuple[Shape, ...]  # from the shortest to the longest
-    shape_of: "Ints"  # [utterances] int16: a place in `shapes`, or SET_ASIDE
+    shapes: Tuple[Shape, ...]  # in ascending order of length
+    shape_of: "Ints"  # [utterances] int16: index into `shapes`, or SET_ASIDE
     counts: Tuple[int, ...]  # utterances in each shape
 
     @property
@@ -64,24 +64,24 @@ class ShapePlan:
 
 
 class TraceCost(NamedTuple):
-    """What "auto" weighs: the seconds each further shape costs at the start against those it saves in the run."""
+    """What "auto" weighs: the seconds that each shape costs at the start against those that it saves in the run."""
 
-    trace_seconds: float  # to trace and optimise the step for one shape
-    run_seconds: float  # that the whole run would take if nothing were padded
+    trace_seconds: float  # to trace and optimise a step for one shape
+    run_seconds: float  # of the whole run without any padding
 
 
 def code_count(mel_frames: Any) -> Any:
-    """Codes of recordings, with the stops at their end."""
+    """The number of codes of recordings, including the stop codes."""
     return -(-mel_frames // FRAMES_PER_CODE) + STOPS
 
 
 def joint_length(text_lengths: Any, mel_frames: Any) -> Any:
-    """[32 latents] [START] text [STOP] [start] codes [stop], in tokens."""
-    return LATENTS + text_lengths + TEXT_MARKS + code_count(mel_frames) + CODE_MARKS
+    """The tokens of [32 latents] [START] text [STOP] [start] codes [stop]."""
+    return LATENTS + text_lengths + TEXT_SPECIAL_TOKENS + code_count(mel_frames) + CODE_SPECIAL_TOKENS
 
 
 def codec_shape(codec: CodecSection) -> Shape:
-    """The one shape of the codec's cuts, whose length is in whole codes."""
+    """The shape of the codec's segments, whose length is rounded up to whole codes."""
     frames = _whole_codes(codec.segment_frames)
     return Shape(text_length=0, mel_frames=frames, joint_length=frames, batch_size=codec.batch_size)
 
@@ -95,11 +95,11 @@ def plan_shapes(
     weighing: TraceCost,
     workers: int = 1,
 ) -> ShapePlan:
-    """The `count` shapes with the least work; with None, as many as `weighing` finds worth their traces."""
+    """The `count` shapes with the least work; with None, the number with the shortest run time by `weighing`."""
     joint = joint_length(text_lengths, mel_frames)
     lengths, counts = length_histogram(joint)
     rows = workers * batch_sizes(lengths, batch_size)
-    choices = boundaries(lengths, counts, cost, count or MOST_SHAPES, rows)
+    choices = boundaries(lengths, counts, cost, count or MAX_SHAPES, rows)
     if count is None:
         seconds = {
             number: number * weighing.trace_seconds
@@ -113,7 +113,7 @@ def plan_shapes(
 def fixed_shapes(
     text_lengths: "Ints", mel_frames: "Ints", max_text_length: int, max_mel_frames: int, batch_size: int
 ) -> ShapePlan:
-    """One shape for all that fits in it; the rest is set aside."""
+    """One shape; utterances that do not fit are set aside."""
     fits = (text_lengths <= max_text_length) & (mel_frames <= max_mel_frames)
     joint = int(joint_length(max_text_length, max_mel_frames))
     shape = Shape(max_text_length, _whole_codes(max_mel_frames), joint, batch_size)
@@ -121,7 +121,7 @@ def fixed_shapes(
 
 
 def relaxed_shapes(text_lengths: "Ints", mel_frames: "Ints", cost: StepCost, batch_size: int) -> ShapePlan:
-    """Pools of like lengths, from which batches are drawn; each shape is the largest that its pool can ask for."""
+    """Pools of similar lengths, from which batches are drawn; each shape is the largest possible in its pool."""
     joint = joint_length(text_lengths, mel_frames)
     lengths, counts = length_histogram(joint)
     full_batches = int((lengths * counts).sum()) // (batch_size * int(lengths[-1]))
@@ -131,15 +131,15 @@ def relaxed_shapes(text_lengths: "Ints", mel_frames: "Ints", cost: StepCost, bat
 
 
 def longest_shape(text_lengths: "Ints", mel_frames: "Ints", rows: int) -> Shape:
-    """The least shape with so many rows that holds some utterances: a batch of free lengths is brought to it."""
+    """The smallest shape with `rows` rows that holds these utterances, for a batch of a relaxed run."""
     joint = joint_length(text_lengths, mel_frames)
     return Shape(int(text_lengths.max()), _whole_codes(int(mel_frames.max())), int(joint.max()), rows)
 
 
 def length_histogram(lengths: "Ints") -> Tuple["Ints", "Ints"]:
-    """The distinct lengths, rising, and how many there are of each (int64)."""
+    """The distinct lengths in ascending order, and their counts (int64)."""
     if not len(lengths):
-        raise ShapeError("no utterance is left to plan shapes for; name a corpus with usable recordings")
+        raise ShapeError("no utterances are left to plan shapes for; name a corpus with usable recordings")
     counts = np.bincount(lengths)
     distinct = np.flatnonzero(counts)
     return distinct.astype(np.int64), counts[distinct].astype(np.int64)
@@ -148,24 +148,24 @@ def length_histogram(lengths: "Ints") -> Tuple["Ints", "Ints"]:
 def boundaries(
     lengths: "Ints", counts: "Ints", cost: StepCost, most: int, rows: Optional["Ints"] = None
 ) -> Dict[int, "Ints"]:
-    """For each number of shapes up to `most`: the joint lengths of the shapes with the least work.
+    """For each number of shapes up to `most`, the joint lengths of the shapes with the least work.
 
     The work is that of every utterance padded to its shape; with `rows`, the batch size that each length would have as
-    a shape, the blank rows of last batches are work too. `least[j]` is the least work of the j + 1 shortest lengths in
-    k shapes: one more shape, after the i-th length and up to the j-th, is tried for all i and j at once.
+    a shape, it includes the blank rows of last batches. `least[j]` is the least work of the j + 1 shortest lengths in
+    k shapes; adding a shape from after the i-th length up to the j-th is tried for all i and j together.
     """
     work = cost.reduced().of(lengths)
     members = np.cumsum(counts)  # up to each length
     size = len(lengths)
-    least = _filled(members, rows) * work  # with one shape
-    starts: List[Ints] = [np.zeros(size, np.int64)]  # for each k and j: where the last shape begins
+    least = _rows_with_blanks(members, rows) * work  # with one shape
+    starts: List[Ints] = [np.zeros(size, np.int64)]  # for each k and j, where the last shape begins
     for shapes in range(2, min(most, size) + 1):
-        best, begin = least.copy(), starts[-1].copy()  # of j < k - 1, too few lengths for one more shape: never read
-        for low in range(shapes - 1, size, _BLOCK):
-            ends = np.arange(low, min(low + _BLOCK, size))
-            before = np.arange(shapes - 2, ends[-1])  # the last length of the shapes before
+        best, begin = least.copy(), starts[-1].copy()  # those of j < k - 1, which has too few lengths, are never read
+        for low in range(shapes - 1, size, BLOCK):
+            ends = np.arange(low, min(low + BLOCK, size))
+            before = np.arange(shapes - 2, ends[-1])  # the last length of the previous shape
             batch = None if rows is None else rows[ends, None]
-            total = least[before] + _filled(members[ends, None] - members[before], batch) * work[ends, None]
+            total = least[before] + _rows_with_blanks(members[ends, None] - members[before], batch) * work[ends, None]
             total[before >= ends[:, None]] = np.iinfo(np.int64).max
             chosen = total.argmin(axis=1)
             best[ends] = total[np.arange(len(ends)), chosen]
@@ -176,29 +176,29 @@ def boundaries(
 
 
 def work_ratio(lengths: "Ints", counts: "Ints", bounds: "Ints", cost: StepCost, rows: Optional["Ints"] = None) -> float:
-    """Work done over real work, when each length is brought to the first of `bounds` that holds it.
+    """The work with padding divided by the work without, when each length is padded to the next of `bounds`.
 
-    Padding alone counts; with `rows`, as in `boundaries`, blank rows do too.
+    With `rows`, as in `boundaries`, blank rows are included.
     """
     cost = cost.reduced()
     members = np.zeros(len(bounds), np.int64)
     np.add.at(members, np.searchsorted(bounds, lengths), counts)
     batch = None if rows is None else rows[np.searchsorted(lengths, bounds)]
-    return int((cost.of(bounds) * _filled(members, batch)).sum()) / int((cost.of(lengths) * counts).sum())
+    return int((cost.of(bounds) * _rows_with_blanks(members, batch)).sum()) / int((cost.of(lengths) * counts).sum())
 
 
 def batch_sizes(bounds: "Ints", batch_size: int) -> "Ints":
-    """Rows of each shape: as many tokens as `batch_size` utterances of the longest have, and never more."""
+    """Rows of each shape, so that no batch has more tokens than `batch_size` rows of the longest."""
     return np.asarray(batch_size * bounds[-1] // bounds)
 
 
-def _filled(members: "Ints", rows: Optional["Ints"]) -> "Ints":
-    """As many rows as the members' batches have, blank ones too."""
+def _rows_with_blanks(members: "Ints", rows: Optional["Ints"]) -> "Ints":
+    """The rows of all batches of these members, including blank ones."""
     return members if rows is None else -(-members // rows) * rows
 
 
 def _ends(starts: List["Ints"], size: int) -> List[int]:
-    """The place of the last length of each shape, read back from the last shape to the first."""
+    """The index of the last length of each shape, backtracked from the last shape."""
     ends = []
     stop = size
     for begin in reversed(starts):

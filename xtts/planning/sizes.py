@@ -1,7 +1,8 @@
-"""How large a model is: a preset's name comes in; its sizes, parameters and work go out, all by arithmetic.
+"""The sizes of the model presets, their parameter counts and the cost of a step.
 
-Nothing is built to be counted, so a plan knows what a run costs before TensorFlow starts. The names of the parts are
-those of a checkpoint: `gpt` (with its conditioning encoder and perceiver), `codec`, `speaker`, `decoder`.
+Parameters are counted by formula, without building a model, so that a plan is made before TensorFlow starts. The names
+of the parts are those in a checkpoint: `gpt` (with its conditioning encoder and perceiver), `codec`, `speaker`,
+`decoder`.
 """
 
 from math import gcd
@@ -9,13 +10,13 @@ from typing import Any, Dict, NamedTuple, Tuple
 
 import attrs
 
-LATENTS = 32  # what the perceiver makes of a reference voice, whatever its length
-FRAMES_PER_CODE = 4  # mel frames; the codec halves the time twice
+LATENTS = 32  # output of the perceiver, for a reference of any length
+FRAMES_PER_CODE = 4  # the codec downsamples by 2 twice
 
 
 @attrs.frozen
 class GptSize:
-    """The autoregressive transformer, and what turns a reference voice into its latents."""
+    """The autoregressive transformer, with its conditioning encoder and perceiver."""
 
     layers: int
     width: int
@@ -24,28 +25,29 @@ class GptSize:
     perceiver_layers: int = 2
     perceiver_heads: int = 8
     perceiver_head_width: int = 64
-    text_positions: int = 402  # tokens; [START] and [STOP] have two more
-    audio_positions: int = 605  # codes; start, stop and one spare have three more
+    text_positions: int = 402  # tokens; two more for [START] and [STOP]
+    audio_positions: int = 605  # codes; three more for start, stop and one spare
     prompt_positions: int = 70
 
     @property
     def longest_text(self) -> int:
-        """Tokens that fit between [START] and [STOP]."""
+        """The longest text, in tokens without [START] and [STOP]."""
         return self.text_positions
 
     @property
     def longest_recording(self) -> int:
-        """Mel frames whose codes, three stops, start and stop have positions."""
+        """The longest recording, in mel frames, whose codes, three stop codes, start and stop have positions."""
         return FRAMES_PER_CODE * (self.audio_positions - 2)
 
     def weights(self, text_tokens: int, audio_tokens: int, n_mels: int) -> int:
+        """The number of trainable parameters."""
         width, inner = self.width, self.perceiver_heads * self.perceiver_head_width
         norm = 2 * width
         block = 2 * norm + _dense(width, 3 * width) + _dense(width, width)
         block += _dense(width, 4 * width) + _dense(4 * width, width)
         reference = _dense(n_mels, width)
         reference += self.conditioning_blocks * (norm + _dense(width, 3 * width) + _dense(width, width))
-        hidden = width * 4 * 2 // 3  # of the perceiver's GEGLU
+        hidden = width * 4 * 2 // 3  # width of the perceiver's GEGLU
         resampler = LATENTS * width + width  # the latents, and gamma of the last norm
         attention = width * inner + width * 2 * inner + inner * width  # no biases
         resampler += self.perceiver_layers * (attention + _dense(width, 2 * hidden) + _dense(hidden, width))
@@ -56,7 +58,7 @@ class GptSize:
 
 @attrs.frozen
 class CodecSize:
-    """The discrete VAE: mel frames to codes, four frames a code, and back."""
+    """The discrete VAE: four mel frames to a code, and back."""
 
     hidden: int
     code_width: int
@@ -78,17 +80,17 @@ class CodecSize:
         return encoder + decoder + 2 * self.blocks * block
 
     def state(self) -> int:
-        """The codebook, its running sums and counts, which no gradient moves."""
+        """The number of non-trainable parameters: the codebook, its running sums and counts."""
         return 2 * self.code_width * self.codes + self.codes
 
 
 @attrs.frozen
 class SpeakerSize:
-    """The ResNet that turns a voice into one vector."""
+    """The ResNet speaker encoder."""
 
     blocks: Tuple[int, ...]  # of each stage
     filters: Tuple[int, ...]  # of each stage
-    width: int  # of the voice's vector
+    width: int  # of the speaker embedding
     mels: int = 64
     attention: int = 128
 
@@ -96,7 +98,7 @@ class SpeakerSize:
         return self._count(norm=2)
 
     def state(self) -> int:
-        """Running means and variances: as many as the norms have scales and shifts."""
+        """The number of running means and variances."""
         return self._count(norm=4) - self.weights()
 
     def _count(self, norm: int) -> int:
@@ -117,7 +119,7 @@ class SpeakerSize:
 
 @attrs.frozen
 class DecoderSize:
-    """HiFi-GAN: the transformer's latents and a voice's vector to a wave."""
+    """HiFi-GAN: the transformer's latents and a speaker embedding to a wave."""
 
     width: int  # before the first upsampling, halved by each
     upsampling: Tuple[int, ...] = (8, 8, 2, 2)
@@ -130,7 +132,7 @@ class DecoderSize:
         width = self.width
         for kernel in self.kernels:
             half = width // 2
-            total += _conv(width, half, kernel) + width  # a scale for each *input* channel: it is a transposed one
+            total += _conv(width, half, kernel) + width  # transposed: weight norm has a scale per input channel
             total += _conv(speaker_width, half, 1)
             total += sum(2 * len(self.dilations) * (_conv(half, half, size) + half) for size in self.block_kernels)
             width = half
@@ -139,7 +141,7 @@ class DecoderSize:
 
 @attrs.frozen
 class ModelSize:
-    """One model: the sizes of its four parts."""
+    """The sizes of the four parts of a model."""
 
     gpt: GptSize
     codec: CodecSize
@@ -150,7 +152,7 @@ class ModelSize:
 SIZES: Dict[str, ModelSize] = {
     "tiny": ModelSize(  # for a laptop without a GPU
         GptSize(layers=4, width=256, heads=4, conditioning_blocks=2, perceiver_layers=1, perceiver_heads=4),
-        CodecSize(hidden=128, code_width=128, codes=1024),  # 64 wide and with 256 codes it loses half the words
+        CodecSize(hidden=128, code_width=128, codes=1024),  # hidden=64 with 256 codes loses half the words
         SpeakerSize(blocks=(1, 1, 1, 1), filters=(8, 16, 32, 64), width=128),
         DecoderSize(width=64),
     ),
@@ -182,10 +184,10 @@ SIZES: Dict[str, ModelSize] = {
 
 
 class ParameterCount(NamedTuple):
-    """The numbers in one part of a model."""
+    """The parameters of one part of a model."""
 
-    weights: int  # moved by the gradient
-    state: int  # moved by running averages
+    weights: int  # trainable
+    state: int  # running averages
 
     @property
     def total(self) -> int:
@@ -193,7 +195,7 @@ class ParameterCount(NamedTuple):
 
 
 def count_parameters(size: ModelSize, text_tokens: int, n_mels: int = 80) -> Dict[str, ParameterCount]:
-    """Every part's parameters; `text_tokens` is how many tokens the tokenizer has."""
+    """The parameters of each part; `text_tokens` is the size of the tokenizer."""
     return {
         "gpt": ParameterCount(size.gpt.weights(text_tokens, size.codec.audio_tokens, n_mels), 0),
         "codec": ParameterCount(size.codec.weights(n_mels), size.codec.state()),
@@ -203,23 +205,23 @@ def count_parameters(size: ModelSize, text_tokens: int, n_mels: int = 80) -> Dic
 
 
 class StepCost(NamedTuple):
-    """The work of one sequence of length L, `per_token` L + `per_pair` L^2, in multiply-adds of the forward pass."""
+    """The cost of a sequence of length L, `per_token` L + `per_pair` L^2 multiply-adds in the forward pass."""
 
     per_token: int
     per_pair: int
 
     def of(self, length: Any) -> Any:
-        """Of a length, or of an array of lengths (int64)."""
+        """The cost of a length, or of an array of lengths (int64)."""
         return length * (self.per_token + self.per_pair * length)
 
     def reduced(self) -> "StepCost":
-        """The same proportions in the smallest whole numbers, in which sums over a corpus stay exact."""
+        """The same proportions in the smallest integers, so that sums over a corpus do not overflow."""
         unit = gcd(self.per_token, self.per_pair) or 1
         return StepCost(self.per_token // unit, self.per_pair // unit)
 
 
 def step_cost(gpt: GptSize) -> StepCost:
-    """A token goes through 12 width^2 weights in a layer; a pair of tokens meets twice over the width."""
+    """Each layer has 12 width^2 weights per token, and two products of length width per pair of tokens."""
     return StepCost(per_token=12 * gpt.width**2 * gpt.layers, per_pair=2 * gpt.width * gpt.layers)
 
 

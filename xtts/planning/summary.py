@@ -1,15 +1,15 @@
-"""A plan as a page: the JSON of a plan comes in, the text that a person reads before the first step goes out."""
+"""A plan as text, from its JSON."""
 
 from typing import Any, Dict, List, Mapping
 
-from xtts.formatting import _by_count, count_of, format_excess
+from xtts.formatting import by_count, count_of, format_excess
 
 MEGABYTE = 2**20
-BAR = 40  # characters of the longest bar
+BAR_WIDTH = 40  # characters of the longest bar
 
 
 def format_plan(plan: Mapping[str, Any]) -> str:
-    """The page, in sections with a blank line between."""
+    """The plan, in sections separated by blank lines."""
     sections = [
         _summary(plan),
         _set_aside(plan["rejected"]),
@@ -43,7 +43,7 @@ def _summary(plan: Mapping[str, Any]) -> List[str]:
 def _set_aside(rejected: Mapping[str, int]) -> List[str]:
     if not rejected:
         return ["nothing was set aside"]
-    rows = [f"{count:>8,}  {reason}" for reason, count in _by_count(rejected)]
+    rows = [f"{count:>8,}  {reason}" for reason, count in by_count(rejected)]
     return [f"{count_of(sum(rejected.values()), 'utterance')} set aside", *rows]
 
 
@@ -65,14 +65,16 @@ def _shapes(plan: Mapping[str, Any]) -> List[str]:
 
 
 def _curve(plan: Mapping[str, Any]) -> List[str]:
-    """Bars of what is computed over and above the recordings' own work, against the number of shapes."""
+    """Bars of the work in excess of that without padding, against the number of shapes."""
     here = str(len(plan["shapes"])) if plan["mode"] == "planned" else ""
     curve: Dict[str, float] = plan["curve"]
     widest = max(curve.values()) - 1 or 1.0
     lines = ["padding and blank rows with as many planned shapes"]
     for number, ratio in curve.items():
-        bar = "#" * round(BAR * (ratio - 1) / widest)
-        lines.append(f"{number:>4}  {bar:<{BAR}} {format_excess(ratio):>8}{'  <- this plan' if number == here else ''}")
+        bar = "#" * round(BAR_WIDTH * (ratio - 1) / widest)
+        lines.append(
+            f"{number:>4}  {bar:<{BAR_WIDTH}} {format_excess(ratio):>8}{'  <- this plan' if number == here else ''}"
+        )
     return lines
 
 

@@ -28,14 +28,14 @@ if sys.platform == "win32":
 
     BYTE = 2**30  # the byte that is locked: past the text, because no other process can read a locked byte
 
-    def _lock(file: BinaryIO) -> None:
+    def lock_file(file: BinaryIO) -> None:
         file.seek(BYTE)
         msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
 
 else:
     import fcntl
 
-    def _lock(file: BinaryIO) -> None:
+    def lock_file(file: BinaryIO) -> None:
         fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
@@ -59,7 +59,7 @@ class RunLock:
         except OSError as error:
             raise LockError(f"{path}: {error.strerror}; name a folder that can be written in run.folder") from None
         try:
-            _lock(file)
+            lock_file(file)
         except OSError as error:
             if error.errno in HELD:
                 with file:

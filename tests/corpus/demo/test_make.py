@@ -117,8 +117,8 @@ def test_clips_are_level_and_trimmed(corpus):
         assert np.abs(clip).max() < 0.96 * 32768
         edge = SAMPLE_RATE // 20  # 50 ms
         for still, speech in ((clip[:edge], clip[edge : 4 * edge]), (clip[-edge:], clip[-4 * edge : -edge])):
-            assert 0 < np.abs(still).max() <= demo.ROOM
-            assert np.abs(speech).max() > 2 * demo.ROOM
+            assert 0 < np.abs(still).max() <= demo.NOISE_PEAK
+            assert np.abs(speech).max() > 2 * demo.NOISE_PEAK
 
 
 def test_voices_differ(corpus):
@@ -169,11 +169,11 @@ def test_the_same_seed_gives_the_same_bytes(corpus, tmp_path):
 
 def test_sentences_and_recordings_are_the_same_on_every_python():
     """What Python and NumPy add to espeak-ng's samples is the same bytes in every version of them."""
-    streams = [demo._sentences(grammar, language, 1) for language, grammar in GRAMMARS["wide"].items()]
+    streams = [demo.draw_sentences(grammar, language, 1) for language, grammar in GRAMMARS["wide"].items()]
     drawn = [next(stream) for stream in streams for _ in range(50)]
     drawn += [tuple(demo_voice(number, 1)) for number in range(8)]
     spoken = (np.arange(-40_000, 40_000) ** 2 % 20_011 - 10_000).astype(np.int16)
-    recorded = demo._recorded(np.concatenate([np.zeros(999, np.int16), spoken]), seed=3)
+    recorded = demo.post_process(np.concatenate([np.zeros(999, np.int16), spoken]), seed=3)
     assert hashlib.sha256(repr(drawn).encode()).hexdigest()[:16] == "b1c429bbfefedb24"
     assert hashlib.sha256(recorded.tobytes()).hexdigest()[:16] == "23e80a1f865dd5e4"
 
@@ -225,7 +225,10 @@ def test_another_corpus_is_not_overwritten(corpus):
 def test_foreign_files_are_not_overwritten(tmp_path):
     """A folder with anything else in it, and a file, are refused and left as they are."""
     (tmp_path / "thesis.txt").write_text("dear")
-    for place, what in ((tmp_path, "holds files that are no demo corpus"), (tmp_path / "thesis.txt", "is a file")):
+    for place, what in (
+        (tmp_path, "contains files that are not a demo corpus"),
+        (tmp_path / "thesis.txt", "is a file"),
+    ):
         with pytest.raises(DemoError, match=what):
             make_demo_corpus(place, **ASKED)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
@@ -236,7 +239,7 @@ def test_a_corpus_that_lost_files_is_named(tmp_path):
     """A demo corpus whose waves were removed is not given back as whole."""
     made = make_demo_corpus(tmp_path / "corpus", 0.1, 1, ["en"], 0)
     next((made.folder / "wavs").iterdir()).unlink()
-    with pytest.raises(DemoError, match="has lost files; remove it"):
+    with pytest.raises(DemoError, match="with missing files; remove it"):
         make_demo_corpus(made.folder, 0.1, 1, ["en"], 0)
 
 
@@ -319,9 +322,9 @@ def test_a_crash_of_the_library_is_an_error():
     """When espeak-ng's process ends, what it was to say is named."""
     with Espeak() as library:
         library.speak("hello", "en", demo_voice(0, 0))
-        library._process.kill()
-        library._process.wait()
-        with pytest.raises(EspeakError, match="ended at 'good bye'"):
+        library.process.kill()
+        library.process.wait()
+        with pytest.raises(EspeakError, match="crashed at 'good bye'"):
             library.speak("good bye", "en", demo_voice(0, 0))
 
 

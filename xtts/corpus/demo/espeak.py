@@ -1,8 +1,8 @@
-"""Speech from espeak-ng: a text and a voice come in, 16-bit samples go out.
+"""Speech synthesis with espeak-ng, in a process of its own.
 
-The library and its data come with the package espeakng-loader. It keeps its state in globals, and some of that state
-(the phase of a rolled r) outlives even its own reset, so each `Espeak` is a process of its own: the same sentences in
-the same order are then always the same bytes, whatever else runs, and a crash in the library is an error here.
+The library and its data come with the package espeakng-loader. It keeps global state, and some of it (the phase of a
+rolled r) survives even a reset. In a process of its own the same sentences in the same order always give the same
+bytes, and a crash of the library is only an error.
 """
 
 import ctypes
@@ -17,33 +17,33 @@ from typing import Any, BinaryIO, Dict, List, NamedTuple, Tuple, cast
 
 from xtts.errors import XttsError
 
-SAMPLE_RATE = 22050  # of everything espeak-ng says
-LANGUAGE_FILES = {"en": "lang/gmw/en-US", "fa": "lang/ira/fa"}  # where espeak-ng's data describes a language
+SAMPLE_RATE = 22050  # Hz, of espeak-ng
+LANGUAGE_FILES = {"en": "lang/gmw/en-US", "fa": "lang/ira/fa"}  # voice files in espeak-ng's data
 
 _INSTALL = "run: pip install 'xtts[demo]'"
-_SYNCHRONOUS = 2  # espeak_Synth returns when all is said, and nothing is played
-_DO_NOT_EXIT = 0x8000  # on an error espeak-ng would otherwise end the process
+_SYNCHRONOUS = 2  # AUDIO_OUTPUT_SYNCHRONOUS: espeak_Synth returns when done, and nothing is played
+_DO_NOT_EXIT = 0x8000  # espeakINITIALIZE_DONT_EXIT: otherwise an error ends the process
 _UTF8 = 1
-_RATE = 1  # the parameter's number
+_RATE = 1  # espeakRATE
 _Callback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_short), ctypes.c_int, ctypes.c_void_p)
 
 
 class EspeakError(XttsError):
-    """espeak-ng is not there, or refuses."""
+    """espeak-ng is missing, or failed."""
 
 
 class EspeakVoice(NamedTuple):
-    """How somebody sounds, whatever the language."""
+    """A voice, in any language."""
 
     name: str
-    pitch: int  # Hz, where the voice rests
-    reach: int  # Hz, how far it rises above that
-    formants: int  # percent of espeak-ng's own formant frequencies: over 100 is a shorter vocal tract
-    source: int  # which of espeak-ng's Klatt synthesizers, 1 to 6: the shape of the glottal pulse
+    pitch: int  # Hz, the base of its pitch range
+    reach: int  # Hz, the width of its pitch range
+    formants: int  # formant frequencies, in percent of espeak-ng's own; over 100 is a shorter vocal tract
+    source: int  # number of espeak-ng's Klatt synthesizer, 1 to 6: the shape of the glottal pulse
     rate: int  # words a minute
 
     def description(self, language: str) -> str:
-        """espeak-ng's description of a language, followed by what makes its speaker this one."""
+        """An espeak-ng voice file: that of the language, followed by the settings of this voice."""
         tract = [f"formant {formant} {self.formants} 100 100" for formant in range(1, 9)]
         return "\n".join(
             [language, f"pitch {self.pitch} {self.pitch + self.reach}", f"klatt {self.source}", *tract, ""]
@@ -51,70 +51,70 @@ class EspeakVoice(NamedTuple):
 
 
 class Espeak:
-    """espeak-ng in a process of its own, from `with` to the end of the block."""
+    """espeak-ng in a process of its own, as a context manager."""
 
     def __enter__(self) -> "Espeak":
-        _load()  # says here, in this process, what is missing
+        _load()  # raises here, in this process, if something is missing
         search = os.pathsep.join(filter(None, [str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH")]))
-        self._complaints = TemporaryFile()  # not a pipe, which would block when nobody reads it
-        self._process = subprocess.Popen(
+        self._stderr = TemporaryFile()  # not a pipe, which blocks when it is full
+        self.process = subprocess.Popen(
             [sys.executable, "-m", "xtts.corpus.demo.espeak"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=self._complaints,
+            stderr=self._stderr,
             env={**os.environ, "PYTHONPATH": search},
         )
         return self
 
     def __exit__(self, *_error: Any) -> None:
-        self._process.communicate()  # closes its input, which ends it
-        self._complaints.close()
+        self.process.communicate()  # closing its input ends it
+        self._stderr.close()
 
     def speak(self, text: str, language: str, voice: EspeakVoice) -> bytes:
-        """`text` as 16-bit samples in the machine's byte order, at SAMPLE_RATE."""
-        requests, answers = cast(BinaryIO, self._process.stdin), cast(BinaryIO, self._process.stdout)
+        """Synthesize `text`: 16-bit samples in native byte order, at SAMPLE_RATE."""
+        requests, replies = cast(BinaryIO, self.process.stdin), cast(BinaryIO, self.process.stdout)
         try:
             requests.write(json.dumps([text, language, list(voice)]).encode() + b"\n")
             requests.flush()
-            refused, length = _HEADER.unpack(answers.read(_HEADER.size))
+            is_error, length = _HEADER.unpack(replies.read(_HEADER.size))
         except (OSError, struct.error):
-            raise EspeakError(f"espeak-ng ended at {text!r} ({self._last_words()}); {_INSTALL} -U") from None
-        content = answers.read(length)
-        if refused:
+            raise EspeakError(f"espeak-ng crashed at {text!r} ({self._last_words()}); {_INSTALL} -U") from None
+        content = replies.read(length)
+        if is_error:
             raise EspeakError(content.decode())
         return content
 
     def _last_words(self) -> str:
-        self._process.wait()
-        self._complaints.seek(0)
-        return self._complaints.read().decode(errors="replace").strip().rpartition("\n")[2] or "without a word"
+        self.process.wait()
+        self._stderr.seek(0)
+        return self._stderr.read().decode(errors="replace").strip().rpartition("\n")[2] or "no message"
 
 
-_HEADER = struct.Struct("<?I")  # of an answer: whether it is a refusal, and how many bytes follow
+_HEADER = struct.Struct("<?I")  # of a reply: whether it is an error, and the number of bytes that follow
 
 
-def _serve(requests: BinaryIO, answers: BinaryIO) -> None:
-    """Speak what is asked for until nothing more is, in a process that does nothing else."""
+def _serve(requests: BinaryIO, replies: BinaryIO) -> None:
+    """Answer requests until the input is closed; the body of the process."""
     with TemporaryDirectory(prefix="xtts-voices-") as folder:
         library = _Library(Path(folder))
         for request in requests:
             text, language, voice = json.loads(request)
             try:
-                refused, content = False, library.speak(text, language, EspeakVoice(*voice))
+                is_error, content = False, library.speak(text, language, EspeakVoice(*voice))
             except EspeakError as error:
-                refused, content = True, str(error).encode()
-            answers.write(_HEADER.pack(refused, len(content)) + content)
-            answers.flush()
+                is_error, content = True, str(error).encode()
+            replies.write(_HEADER.pack(is_error, len(content)) + content)
+            replies.flush()
 
 
 class _Library:
-    """The C library, which hands its samples to a callback."""
+    """The C library, which passes its samples to a callback."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder  # for the files that describe voices, which is how espeak-ng takes them
+        self._folder = folder  # for voice files, the only way to set these parameters
         self._files: Dict[Tuple[str, EspeakVoice], bytes] = {}
-        self._said: List[bytes] = []
-        self._callback = _Callback(self._hear)  # the library keeps a bare pointer to it
+        self._chunks: List[bytes] = []
+        self._callback = _Callback(self._on_samples)  # referenced here because the library keeps only a pointer
         self._c, self._data = _load()
         rate = self._c.espeak_Initialize(_SYNCHRONOUS, 0, os.fsencode(self._data), _DO_NOT_EXIT)
         if rate != SAMPLE_RATE:
@@ -125,29 +125,29 @@ class _Library:
         if self._c.espeak_SetVoiceByFile(self._voice_file(language, voice)):
             raise EspeakError(f"espeak-ng refused the voice {voice.name} for {language}; {_INSTALL} -U")
         self._c.espeak_SetParameter(_RATE, voice.rate, 0)
-        self._said.clear()
+        self._chunks.clear()
         content = text.encode() + b"\0"
         if self._c.espeak_Synth(content, len(content), 0, 1, 0, _UTF8, None, None):
             raise EspeakError(f"espeak-ng could not say {text!r} in {language}; write another text")
-        return b"".join(self._said)
+        return b"".join(self._chunks)
 
-    def _hear(self, samples: Any, count: int, _events: Any) -> int:
+    def _on_samples(self, samples: Any, count: int, _events: Any) -> int:
         if samples and count > 0:
-            self._said.append(ctypes.string_at(samples, 2 * count))
+            self._chunks.append(ctypes.string_at(samples, 2 * count))
         return 0  # go on
 
     def _voice_file(self, language: str, voice: EspeakVoice) -> bytes:
         key = (language, voice)
         if key not in self._files:
-            described = (self._data / LANGUAGE_FILES[language]).read_text(encoding="utf-8")
+            language_file = (self._data / LANGUAGE_FILES[language]).read_text(encoding="utf-8")
             path = self._folder / str(len(self._files))
-            path.write_text(voice.description(described), encoding="utf-8")
+            path.write_text(voice.description(language_file), encoding="utf-8")
             self._files[key] = os.fsencode(path)
         return self._files[key]
 
 
 def _load() -> Tuple[Any, Path]:
-    """The C library, and the folder of its data."""
+    """Load the C library; returns it and the folder of its data."""
     try:
         import espeakng_loader
     except ImportError:
@@ -167,6 +167,6 @@ def _load() -> Tuple[Any, Path]:
 
 
 if __name__ == "__main__":
-    private = os.fdopen(os.dup(1), "wb")  # the library may print
+    replies_out = os.fdopen(os.dup(1), "wb")  # stdout itself is for what the library may print
     os.dup2(2, 1)
-    _serve(sys.stdin.buffer, private)
+    _serve(sys.stdin.buffer, replies_out)

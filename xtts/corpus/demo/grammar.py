@@ -1,8 +1,8 @@
-"""What the demo corpus says: a language and a source of chance come in, a sentence goes out.
+"""Random sentences of the demo corpus, from a small grammar for each language.
 
-A language is a small grammar. A phrase is one of several lines, in which {name} stands for a phrase of that name and
-{2..99} for a number; what is drawn first is {sentence}. The words are common ones that sound unlike one another. A wide
-vocabulary has many hundreds of them; a small one is for tiny models.
+A phrase is one of several lines, in which {name} stands for a phrase of that name and {2..99} for a number; a sentence
+starts from {sentence}. The words are common ones that sound different from one another. The wide vocabulary has many
+hundreds of them; the small one is for tiny models.
 """
 
 import random
@@ -19,7 +19,7 @@ class Grammar(NamedTuple):
     digits: str
 
     def sentence(self, chance: random.Random) -> str:
-        """A sentence. Only `chance.random()` is drawn on, which is the same on every Python."""
+        """A random sentence. Only `chance.random()` is used, which is the same on every Python."""
 
         def drawn(slot: "re.Match[str]") -> str:
             low, high, name = slot.groups()

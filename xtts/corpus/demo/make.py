@@ -1,8 +1,8 @@
-"""The demo corpus: minutes, voices and languages come in; a folder of speech by espeak-ng goes out, with no download.
+"""Make a demo corpus of speech by espeak-ng, without a download.
 
-The folder is LJSpeech's, with two columns more: `wavs/NAME.wav` (22.05 kHz, 16 bit, mono) and `metadata.csv`, whose
-lines are `id|text|normalised|speaker|language`. `demo.json` says what it was made from: asked for the same again,
-`make` gives the same folder back. The same seed makes the same bytes on every Python.
+It is in LJSpeech's format with two more columns: `wavs/NAME.wav` (22.05 kHz, 16 bit, mono) and `metadata.csv` with
+lines `id|text|normalised|speaker|language`. `demo.json` records the request: the same request again returns the same
+folder. The same seed gives the same bytes on every Python.
 """
 
 import glob
@@ -42,42 +42,42 @@ from xtts.corpus.demo.grammar import GRAMMARS, Grammar
 from xtts.errors import UsageError, XttsError
 from xtts.text.normalise import normalise
 
-REVISION = 3  # of what `make` writes; counts up when the same request would give other bytes
+REVISION = 3  # increased when the same request gives other bytes
 SHORTEST, LONGEST = 1.0, 9.2  # seconds of a clip; 800 mel frames are 9.28
-LOUDNESS = 0.08  # root mean square of a clip, of full scale
-LONGEST_TEXT = 190  # characters, as it is said; a recipe's max_text_length is 200
-PEAK = 0.95  # and its highest sample at most
-SILENCE = 0.05  # seconds left before and after the speech
-ROOM = 32  # highest sample of the noise under it: 43 dB below LOUDNESS
-SOURCES = (3, 6)  # of espeak-ng's synthesizers, those whose short sentences a recogniser understood best
-Progress = Callable[[float, float], None]  # seconds of speech made, seconds asked for
-_STEPS = (0.618034, 0.754878, 0.414214, 0.569840)  # their multiples, modulo 1, keep apart however many there are
+LOUDNESS = 0.08  # RMS of a clip, of full scale
+LONGEST_TEXT = 190  # characters of the normalised text; a recipe's max_text_length is 200
+PEAK = 0.95  # of a clip, at most
+SILENCE = 0.05  # seconds before and after the speech
+NOISE_PEAK = 32  # of 32,768; background noise, 43 dB below LOUDNESS
+SOURCES = (3, 6)  # espeak-ng's Klatt synthesizers whose short sentences a recogniser understood best
+Progress = Callable[[float, float], None]  # seconds made so far, seconds requested
+_STEPS = (0.618034, 0.754878, 0.414214, 0.569840)  # multiples of these, modulo 1, are spread evenly, however many
 
 
 class DemoError(XttsError):
-    """Why there is no demo corpus, and what to do."""
+    """Why a demo corpus cannot be made, and what to do."""
 
 
 class DemoUsageError(DemoError, UsageError):
-    """What was asked for is no demo corpus."""
+    """The request is not valid."""
 
 
 class DemoCorpus(NamedTuple):
-    """What was made."""
+    """A demo corpus in a folder."""
 
     folder: Path
     clips: int
     seconds: float
-    reused: bool  # it was there already
+    reused: bool  # it existed already
 
 
 class Clip(NamedTuple):
-    """One line of the corpus."""
+    """One utterance of the corpus."""
 
     voice: EspeakVoice
     language: str
     text: str
-    said: str  # the text normalised, which is what is spoken
+    normalised: str  # the text that is spoken
     samples: np.ndarray  # int16 [samples]
 
     @property
@@ -94,15 +94,15 @@ def make_demo_corpus(
     progress: Optional[Progress] = None,
     vocabulary: str = "wide",
 ) -> DemoCorpus:
-    """The demo corpus in `folder`, made unless it is there. Every voice speaks every language, for about as long.
+    """The demo corpus in `folder`, made unless it exists. Every voice speaks every language for about the same time.
 
-    It is written beside the folder and renamed at the end, so whoever is interrupted leaves nothing half made. Each
-    voice says at least one sentence in each language, so many voices may take longer than `minutes`.
+    It is written beside the folder and renamed at the end, so that an interruption leaves no half corpus. Each voice
+    says at least one sentence in each language, so many voices may take longer than `minutes`.
     """
-    asked = _checked(minutes, voices, languages, seed, vocabulary)
+    request = _check_request(minutes, voices, languages, seed, vocabulary)
     folder = Path(folder).resolve()
     try:
-        found = _existing(folder, asked)
+        found = _existing(folder, request)
         if found:
             return found
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -110,8 +110,8 @@ def make_demo_corpus(
         part = folder.parent / f".{folder.name}.part-{uuid.uuid4().hex[:8]}"
         try:
             part.mkdir()
-            corpus = _write(part, asked, progress)
-            return _rename(part, folder, asked) or corpus._replace(folder=folder)
+            corpus = _write(part, request, progress)
+            return _rename(part, folder, request) or corpus._replace(folder=folder)
         finally:
             shutil.rmtree(part, ignore_errors=True)
     except EspeakError as error:
@@ -121,7 +121,7 @@ def make_demo_corpus(
 
 
 def vocabulary_of(folder: Union[str, Path]) -> Optional[str]:
-    """The vocabulary of a corpus that was made here; None of any other."""
+    """The vocabulary of a demo corpus; None for any other corpus."""
     try:
         return str(json.loads((Path(folder) / "demo.json").read_bytes())["asked"]["vocabulary"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -131,13 +131,13 @@ def vocabulary_of(folder: Union[str, Path]) -> Optional[str]:
 def demo_sentences(
     language: str, count: int, without: Iterable[str] = (), seed: int = 0, vocabulary: str = "wide"
 ) -> List[str]:
-    """So many sentences as the demo corpus has them, none twice and none of `without`; not those of the same seed."""
-    drawn, left_out = _sentences(GRAMMARS[vocabulary][language], language, f"more {seed}"), set(without)
+    """`count` distinct sentences of the demo corpus's grammar, none of `without`, drawn apart from a corpus's own."""
+    drawn, left_out = draw_sentences(GRAMMARS[vocabulary][language], language, f"more {seed}"), set(without)
     return list(itertools.islice((text for text, _ in drawn if text not in left_out), count))
 
 
 def demo_voice(number: int, seed: int) -> EspeakVoice:
-    """The voice of a number, low and high in turn. The first few of any seed lie far apart; more lie between them."""
+    """The voice of a number, low and high in turn. The first few of a seed differ most; later ones lie between."""
     chance = random.Random(f"voices {seed}")
     pitch, reach, formants, rate = ((chance.random() + number // 2 * step) % 1 for step in _STEPS)
     high = number % 2
@@ -155,42 +155,42 @@ def demo_voice(number: int, seed: int) -> EspeakVoice:
 def _clips(
     voices: Sequence[EspeakVoice], grammars: Mapping[str, Grammar], seed: int, seconds: float
 ) -> Generator[Clip, None, None]:
-    """Clips, always of the voice and language that were heard least, until `seconds` are full."""
+    """Clips, always of the voice and language with the least speech so far, until there are `seconds`."""
     languages = list(grammars)
-    drawn = {language: _sentences(grammar, language, seed) for language, grammar in grammars.items()}
-    heard = [(0.0, number) for number in range(len(voices) * len(languages))]  # seconds of each pair, a heap
+    drawn = {language: draw_sentences(grammar, language, seed) for language, grammar in grammars.items()}
+    spoken = [(0.0, number) for number in range(len(voices) * len(languages))]  # a heap of seconds by voice, language
     total = 0.0
     with Espeak() as espeak:
-        while total < seconds or heard[0][0] == 0:
-            so_far, number = heard[0]
+        while total < seconds or spoken[0][0] == 0:
+            so_far, number = spoken[0]
             speaker, language = voices[number // len(languages)], languages[number % len(languages)]
-            text, said = next(drawn[language])
-            samples = np.frombuffer(espeak.speak(said, language, speaker), dtype=np.int16)
-            clip = Clip(speaker, language, text, said, _recorded(samples, seed=zlib.crc32(said.encode())))
+            text, normalised = next(drawn[language])
+            samples = np.frombuffer(espeak.speak(normalised, language, speaker), dtype=np.int16)
+            clip = Clip(speaker, language, text, normalised, post_process(samples, zlib.crc32(normalised.encode())))
             if SHORTEST <= clip.seconds <= LONGEST:
                 yield clip
                 total += clip.seconds
-                heapq.heapreplace(heard, (so_far + clip.seconds, number))
+                heapq.heapreplace(spoken, (so_far + clip.seconds, number))
 
 
-def _sentences(grammar: Grammar, language: str, seed: Union[int, str]) -> Iterator[Tuple[str, str]]:
-    """Sentences, none twice, as they are written and as they are said."""
+def draw_sentences(grammar: Grammar, language: str, seed: Union[int, str]) -> Iterator[Tuple[str, str]]:
+    """Distinct sentences, as they are written and normalised."""
     chance = random.Random(f"sentences {seed} {language}")
     drawn: Set[str] = set()
     while True:
         text = grammar.sentence(chance)
         if text not in drawn:
             drawn.add(text)
-            said = normalise(text, language)
-            if len(said) <= LONGEST_TEXT:
-                yield text, said
+            normalised = normalise(text, language)
+            if len(normalised) <= LONGEST_TEXT:
+                yield text, normalised
 
 
-def _recorded(samples: np.ndarray, seed: int) -> np.ndarray:
-    """Speech as a good microphone has it: cut to size, at one level, over the faint noise of a room.
+def post_process(samples: np.ndarray, seed: int) -> np.ndarray:
+    """Speech like a good recording: trimmed, at one level, with faint background noise.
 
-    Without the noise there would be gaps of pure zeros, which no recording has and no recogniser expects. All sums
-    are of integers, so that no version of NumPy rounds them differently.
+    Without the noise pauses would be digital silence, which no recording has and no recogniser expects. Trimming is by
+    hand, and all sums are of integers, so that every version of every library gives the same bytes.
     """
     loud = np.flatnonzero(np.abs(samples.astype(np.int32)) * 100 > np.abs(samples.astype(np.int32)).max(initial=1))
     if not len(loud):
@@ -198,31 +198,36 @@ def _recorded(samples: np.ndarray, seed: int) -> np.ndarray:
     speech = samples[loud[0] : loud[-1] + 1].astype(np.int64)
     level = math.sqrt(int((speech * speech).sum()) / len(speech))
     gain = min(LOUDNESS * 32768 / level, PEAK * 32768 / int(np.abs(speech).max()))
-    still = np.zeros(round(SILENCE * SAMPLE_RATE))
-    room = np.random.RandomState(seed).randint(-ROOM, ROOM + 1, size=len(speech) + 2 * len(still))
-    return np.rint(np.concatenate([still, speech * gain, still]) + room).astype("<i2")
+    silence = np.zeros(round(SILENCE * SAMPLE_RATE))
+    noise = np.random.RandomState(seed).randint(-NOISE_PEAK, NOISE_PEAK + 1, size=len(speech) + 2 * len(silence))
+    return np.rint(np.concatenate([silence, speech * gain, silence]) + noise).astype("<i2")
 
 
-def _write(folder: Path, asked: Dict[str, Any], progress: Optional[Progress]) -> DemoCorpus:
-    """All files of the corpus; demo.json last."""
+def _write(folder: Path, request: Dict[str, Any], progress: Optional[Progress]) -> DemoCorpus:
+    """Write all files of the corpus, demo.json last."""
     (folder / "wavs").mkdir()
-    seconds, target = 0.0, asked["minutes"] * 60
+    seconds, target = 0.0, request["minutes"] * 60
     lines: Dict[str, str] = {}
     spoken: Dict[Tuple[str, str], int] = {}
-    voices = [demo_voice(number, asked["seed"]) for number in range(asked["voices"])]
-    grammars = {language: GRAMMARS[asked["vocabulary"]][language] for language in asked["languages"]}
-    with closing(_clips(voices, grammars, asked["seed"], target)) as clips:
+    voices = [demo_voice(number, request["seed"]) for number in range(request["voices"])]
+    grammars = {language: GRAMMARS[request["vocabulary"]][language] for language in request["languages"]}
+    with closing(_clips(voices, grammars, request["seed"], target)) as clips:
         for clip in clips:
             pair = (clip.voice.name, clip.language)
             spoken[pair] = spoken.get(pair, 0) + 1
             name = f"{clip.voice.name}-{clip.language}-{spoken[pair]:04d}"
-            lines[name] = f"{name}|{clip.text}|{clip.said}|{clip.voice.name}|{clip.language}\n"
+            lines[name] = f"{name}|{clip.text}|{clip.normalised}|{clip.voice.name}|{clip.language}\n"
             _write_wave(folder / "wavs" / f"{name}.wav", clip.samples)
             seconds += clip.seconds
             if progress:
                 progress(seconds, target)
     (folder / "metadata.csv").write_bytes("".join(lines[name] for name in sorted(lines)).encode())
-    made = {"asked": asked, "clips": len(lines), "seconds": round(seconds, 3), "voices": [v._asdict() for v in voices]}
+    made = {
+        "asked": request,
+        "clips": len(lines),
+        "seconds": round(seconds, 3),
+        "voices": [v._asdict() for v in voices],
+    }
     (folder / "demo.json").write_bytes(json.dumps(made, indent=1, sort_keys=True).encode() + b"\n")
     return DemoCorpus(folder, len(lines), seconds, reused=False)
 
@@ -233,8 +238,8 @@ def _write_wave(path: Path, samples: np.ndarray) -> None:
         file.writeframes(samples.tobytes())
 
 
-def _checked(minutes: float, voices: int, languages: Sequence[str], seed: int, vocabulary: str) -> Dict[str, Any]:
-    """The request, as demo.json holds it."""
+def _check_request(minutes: float, voices: int, languages: Sequence[str], seed: int, vocabulary: str) -> Dict[str, Any]:
+    """The request, as demo.json records it."""
     if not 0 < minutes < math.inf:
         raise DemoUsageError(f"a demo corpus of {minutes} minutes cannot be made; ask for more than 0")
     if voices < 1:
@@ -258,8 +263,8 @@ def _checked(minutes: float, voices: int, languages: Sequence[str], seed: int, v
     }
 
 
-def _existing(folder: Path, asked: Dict[str, Any]) -> Optional[DemoCorpus]:
-    """The corpus that is there; None when the folder is free."""
+def _existing(folder: Path, request: Dict[str, Any]) -> Optional[DemoCorpus]:
+    """The corpus in the folder; None when the folder is free."""
     if folder.exists() and not folder.is_dir():
         raise DemoError(f"{folder} is a file; name a folder for the demo corpus")
     if not folder.exists() or not any(folder.iterdir()):
@@ -268,35 +273,35 @@ def _existing(folder: Path, asked: Dict[str, Any]) -> Optional[DemoCorpus]:
         made = json.loads((folder / "demo.json").read_bytes())
         before, clips, seconds = dict(made["asked"]), int(made["clips"]), float(made["seconds"])
     except (OSError, ValueError, KeyError, TypeError):
-        raise DemoError(f"{folder} holds files that are no demo corpus; name a new or an empty folder") from None
-    if before != asked:
+        raise DemoError(f"{folder} contains files that are not a demo corpus; name a new or an empty folder") from None
+    if before != request:
         changed = ", ".join(
-            f"{key} = {before.get(key)}, not {asked[key]}" for key in asked if before.get(key) != asked[key]
+            f"{key} = {before.get(key)}, not {request[key]}" for key in request if before.get(key) != request[key]
         )
         raise DemoError(f"{folder} is a demo corpus with {changed}; remove it, or name another folder")
     if not (folder / "metadata.csv").exists() or len(list((folder / "wavs").glob("*.wav"))) != clips:
         raise DemoError(
-            f"{folder} is a demo corpus of {clips} clips that has lost files; remove it, and it is made again"
+            f"{folder} is a demo corpus of {clips} clips with missing files; remove it, and it is made again"
         )
     return DemoCorpus(folder, clips, seconds, reused=True)
 
 
-def _rename(part: Path, folder: Path, asked: Dict[str, Any]) -> Optional[DemoCorpus]:
-    """Put the finished corpus in its place, unless another process was first with the same one."""
+def _rename(part: Path, folder: Path, request: Dict[str, Any]) -> Optional[DemoCorpus]:
+    """Move the finished corpus to its place, unless another process made the same one first."""
     try:
         if folder.exists():
             folder.rmdir()  # it was empty
         part.rename(folder)
         return None
     except OSError:
-        found = _existing(folder, asked)
+        found = _existing(folder, request)
         if found:
             return found
         raise
 
 
 def _sweep(folder: Path) -> None:
-    """Remove what runs that were killed left beside the folder, a day ago or more."""
+    """Remove drafts that killed processes left beside the folder a day ago or earlier."""
     for part in folder.parent.glob(f".{glob.escape(folder.name)}.part-*"):
         if time.time() - part.stat().st_mtime > 86_400:
             shutil.rmtree(part, ignore_errors=True)
