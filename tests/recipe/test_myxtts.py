@@ -96,8 +96,8 @@ def test_what_a_recipe_would_refuse_is_listed_with_the_reason(migrated, text, ke
     ("text", "sentence"),
     [
         ("a: [1, 2", "config.yaml:2: this is not YAML"),
-        ("", "the file holds no settings"),
-        ("- 1\n- 2", "the file holds no settings"),
+        ("", "the file has no settings"),
+        ("- 1\n- 2", "the file has no settings"),
         ("a: !!python/object/apply:os.system [ls]", "config.yaml:1: this is not YAML"),
     ],
 )

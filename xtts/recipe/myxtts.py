@@ -1,8 +1,8 @@
-"""The configuration of the earlier MyXTTS: its YAML comes in; a recipe goes out, and what of it found no place.
+"""Convert a YAML configuration of the earlier MyXTTS into a recipe.
 
-Old names are written as `section.key`. Each is either taken over, perhaps in other words (`TAKEN`), or has no
-counterpart for a reason that is known (`GONE`), or is not known at all; the last two are listed, never dropped in
-silence. A value that a recipe would refuse is listed too, with the sentence that refuses it, and the default holds.
+Old names are written as `section.key`. Each is either converted (`TAKEN`), or has no counterpart for a known reason
+(`GONE`), or is unknown; the last two are listed and never dropped silently. An invalid value is listed too, with the
+reason, and the default is used.
 """
 
 from fnmatch import fnmatchcase
@@ -15,33 +15,33 @@ from xtts.recipe import fields, loading
 from xtts.recipe.lines import RecipeError
 
 LARGEST_FILE = 1_000_000  # bytes; a configuration is a page of text
-STEPS = 100_000  # written where only epochs were: what the shipped recipes for a GPU have
+STEPS = 100_000  # used when only epochs were given, as in the shipped recipes for a GPU
 SIZE = "normal"  # what MyXTTS trained when nobody chose
 
 
 class MigrateError(XttsError):
-    """A configuration that cannot be read, and what to do."""
+    """Why a configuration cannot be read, and what to do."""
 
 
 class Taken(NamedTuple):
-    """Where an old key goes, and in which words."""
+    """The new key of an old one, and how its values are converted."""
 
     key: str  # of a recipe
-    translate: Callable[[Any], Any] = lambda value: value  # a KeyError: there is no word for this value
-    words: str = ""  # how values change, for people
+    translate: Callable[[Any], Any] = lambda value: value  # raises a KeyError for a value without a counterpart
+    words: str = ""  # how values change, for the documentation
 
 
 def _worded(key: str, **words: Any) -> Taken:
-    said = ", ".join(f"`{old}` → `{toml_word(new)}`" for old, new in words.items())
-    return Taken(key, lambda value: words[str(value).lower()], said)
+    shown = ", ".join(f"`{old}` → `{toml_word(new)}`" for old, new in words.items())
+    return Taken(key, lambda value: words[str(value).lower()], shown)
 
 
 def toml_word(value: Any) -> str:
-    """A value as a recipe writes it."""
+    """A value as TOML writes it."""
     return fields.format_value(value)
 
 
-TAKEN: Dict[str, Taken] = {  # where two old keys go to one new one, the first that is stated is taken
+TAKEN: Dict[str, Taken] = {  # of two old keys for one new key the first that is present is used
     "model.size": Taken("model.size"),
     "model.model_size": Taken("model.size"),
     "model.sample_rate": Taken("audio.sample_rate"),
@@ -95,7 +95,7 @@ TAKEN: Dict[str, Taken] = {  # where two old keys go to one new one, the first t
     "training.visible_gpus": Taken("devices.visible_gpus", str),
 }
 
-GONE = {  # why a recipe has nothing like them: old keys, * for any letters
+GONE = {  # reason: old keys without a counterpart, with * for any letters
     "a recipe counts steps; `xtts plan` says how many an epoch has": "training.epochs",
     "the optimizer is AdamW with its usual constants": "training.optimizer training.beta1 training.beta2 training.eps",
     "the losses of XTTS have no weights to set": """
@@ -129,7 +129,7 @@ GONE = {  # why a recipe has nothing like them: old keys, * for any letters
         data.persistent_workers data.use_tf_native_loading data.optimize* data.auto_* data.enable_tensorrt""",
 }
 
-FLAGS = {  # of train_main.py: what is typed now
+FLAGS = {  # of train_main.py, and what replaces them
     "--train-data, --val-data": "`--train-data`, `--val-data`",
     "--batch-size": "`--batch-size`",
     "--grad-accum N": "`--set train.gradient_accumulation_steps=N`",
@@ -154,21 +154,21 @@ FLAGS = {  # of train_main.py: what is typed now
 
 
 class Left(NamedTuple):
-    """An old setting that the recipe does not have."""
+    """An old setting that was not converted."""
 
     key: str
     why: str
 
 
 class Migrated(NamedTuple):
-    """What became of a configuration."""
+    """The result of a conversion."""
 
     tables: Dict[str, Dict[str, Any]]  # of a recipe
     taken: List[Tuple[str, str]]  # old key, new key
     left: List[Left]
 
     def recipe(self) -> str:
-        """The recipe in TOML; it loads."""
+        """The recipe in TOML."""
         import tomlkit
 
         notes = [f"# {one.key}: {one.why}" for one in self.left]
@@ -176,7 +176,7 @@ class Migrated(NamedTuple):
         return "\n".join(head) + "\n\n" + tomlkit.dumps(self.tables)
 
     def text(self) -> str:
-        """Both lists, for people."""
+        """Both lists as text."""
         lines = [f"{len(self.taken)} settings were taken over, {len(self.left)} were not"]
         lines += [f"  {old} → {new} = {toml_word(self._value(new))}" for old, new in self.taken]
         return "\n".join([*lines, *(f"  {one.key}: not taken over: {one.why}" for one in self.left)])
@@ -187,7 +187,7 @@ class Migrated(NamedTuple):
 
 
 def convert(path: Path) -> Migrated:
-    """The recipe that a MyXTTS configuration means."""
+    """Convert a MyXTTS configuration."""
     settings = dict(_settings(_read(path)))
     tables: Dict[str, Dict[str, Any]] = {"model": {"size": SIZE}}
     done = Migrated(tables, [], [])
@@ -201,7 +201,7 @@ def convert(path: Path) -> Migrated:
 
 
 def write_migrated(path: Path, out: Path) -> Migrated:
-    """Write the recipe of a configuration to a file that is not there yet."""
+    """Write the recipe of a configuration to a new file."""
     done = convert(path)
     if out.exists():
         raise MigrateError(f"{out}: this is there already; name another file with -o, or remove it")
@@ -235,9 +235,9 @@ def _read(path: Path) -> Any:
 
 
 def _settings(document: Any) -> Iterator[Tuple[str, Any]]:
-    """Every setting under `section.key`; one that stands outside of the sections is looked for in each of them."""
+    """Every setting as `section.key`; those outside of a section are looked up in each section."""
     if not isinstance(document, dict) or not document:
-        raise MigrateError("the file holds no settings; name the YAML that MyXTTS was configured by")
+        raise MigrateError("the file has no settings; name the YAML configuration of MyXTTS")
     for section, values in document.items():
         if isinstance(values, dict) and section in ("model", "data", "training"):
             yield from ((f"{section}.{_plain(key)}", value) for key, value in values.items())
@@ -247,12 +247,12 @@ def _settings(document: Any) -> Iterator[Tuple[str, Any]]:
 
 
 def _plain(key: Any) -> str:
-    """A key on one line, whatever YAML allowed it to be."""
+    """A key as text on one line."""
     return " ".join(str(key).split())
 
 
 def _join_metadata(settings: Dict[str, Any]) -> None:
-    """Metadata files were named relative to the corpus; the file that was trained on is what a recipe names."""
+    """Join the metadata files to the corpus folder, to which they are relative; a recipe names the files."""
     folder, train = settings.get("data.dataset_path"), settings.pop("data.metadata_train_file", None)
     for name, file in (
         ("data.dataset_path", train),
@@ -306,7 +306,7 @@ def _why_gone(old: str) -> str:
 
 
 def _leave_contradictions(done: Migrated) -> None:
-    """Take back, one by one, what cannot stand beside the rest, until the recipe loads."""
+    """Remove contradicting settings, one by one, until the recipe is valid."""
     while True:
         mistake = _first_mistake(done)
         if mistake is None:

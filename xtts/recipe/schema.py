@@ -1,7 +1,7 @@
-"""What a run is: one attrs class a section of a recipe.
+"""The sections of a recipe, one attrs class each.
 
-Nothing comes in; `Recipe` goes out. Each field has a type, a default, a range and one line of help, and nothing says
-them twice: the JSON schema is made from them, and files, flags, editors and the reference page read the schema.
+Each field has a type, a default, a range and one line of help, all stated here only: the JSON schema is generated from
+them, and files, flags, editors and the reference page use the schema.
 """
 
 from typing import Any, Dict, List, Literal, Optional, Tuple, Union, get_args, get_origin
@@ -20,26 +20,26 @@ GPU = {"type": "integer", **AMOUNT}
 GPUS = {**AMOUNT, "anyOf": [GPU, {"type": "array", "items": GPU, **SEVERAL}]}
 Auto = Literal["auto"]
 Stage = Literal["codec", "gpt"]
-Gpus = Union[int, Tuple[int, ...], None]  # one, or several
+Gpus = Union[int, Tuple[int, ...], None]  # none, one or several
 
 
 def setting(default: Any, help: str, **limits: Any) -> Any:
-    """A field of a section: its default, its line of help, and its limits in the words of JSON schema."""
+    """A field of a section: its default, its line of help, and its limits as keywords of JSON schema."""
     return attrs.field(default=default, validator=_validate, metadata={"help": help, "limits": limits})
 
 
 def field_schema(field: "attrs.Attribute[Any]") -> Dict[str, Any]:
-    """What a field may be: its type and limits, as `kinds` and JSON schema have it."""
-    return {**_kind_of_type(field.type), **field.metadata["limits"]}
+    """The JSON schema of a field: its type and limits."""
+    return {**_type_schema(field.type), **field.metadata["limits"]}
 
 
-def _kind_of_type(type_: Any) -> Dict[str, Any]:
+def _type_schema(type_: Any) -> Dict[str, Any]:
     if get_origin(type_) is tuple:
-        return {"type": "array", "items": _kind_of_type(get_args(type_)[0])}
+        return {"type": "array", "items": _type_schema(get_args(type_)[0])}
     if get_origin(type_) is Literal:
         return {"enum": list(get_args(type_))}
     if get_origin(type_) is Union:
-        options = [_kind_of_type(option) for option in get_args(type_) if option is not type(None)]
+        options = [_type_schema(option) for option in get_args(type_) if option is not type(None)]
         return options[0] if len(options) == 1 else {"anyOf": options}
     return {"type": {bool: "boolean", int: "integer", float: "number", str: "string"}[type_]}
 
@@ -52,17 +52,17 @@ def _validate(_section: Any, field: "attrs.Attribute[Any]", value: Any) -> None:
 
 @attrs.frozen
 class RunSection:
-    """What is made, where, and from which seed."""
+    """The name, folder, seed and stages of a run."""
 
     name: str = setting(
         "run",
-        "name of the run; a recipe file's own name unless it says otherwise",
+        "name of the run; by default that of the recipe file",
         pattern=r"^\w[\w .+-]*$",
         examples=["my_voice"],
     )
-    folder: str = setting("runs", "folder in which each run gets a folder of its own")
+    folder: str = setting("runs", "folder of all runs; each has a folder of its own in it")
     seed: int = setting(0, "seed of weights, batch order and dropout", minimum=0, maximum=2**31 - 1)
-    stages: Tuple[Stage, ...] = setting(("codec", "gpt"), "what is trained, in this order", **SEVERAL)
+    stages: Tuple[Stage, ...] = setting(("codec", "gpt"), "stages to train, in this order", **SEVERAL)
     say: Tuple[str, ...] = setting(
         (), "sentences to say while and after the GPT trains; unset: held-out ones", minItems=0
     )
@@ -70,7 +70,7 @@ class RunSection:
 
 @attrs.frozen
 class DataSection:
-    """What is trained on, and the shapes it is brought to."""
+    """The corpus to train on, and its static shapes."""
 
     train: Optional[str] = setting(None, "corpus folder or metadata file; unset: a demo corpus is made")
     val: Optional[str] = setting(None, "corpus for validation; unset: a share of train is held out")
@@ -79,51 +79,54 @@ class DataSection:
     language: str = setting(
         "en", "language of a corpus that does not name one", pattern="^[a-z]{2,3}(-[A-Za-z]+)?$", examples=["fa"]
     )
-    pad_to_fixed_length: bool = setting(False, "one shape for all: max_text_length by max_mel_frames")
+    pad_to_fixed_length: bool = setting(False, "pad everything to one shape: max_text_length by max_mel_frames")
     shapes: Literal["auto", "planned", "fixed", "relaxed"] = setting(
         attrs.Factory(lambda data: "fixed" if data.pad_to_fixed_length else "auto", takes_self=True),
-        "planned: the best few static shapes; fixed: one, as with pad_to_fixed_length; relaxed: free lengths;"
+        "planned: the best few static shapes; fixed: one, as with pad_to_fixed_length; relaxed: dynamic shapes;"
         " auto: planned, or relaxed where there is no GPU and none is named",
     )
     shape_count: Union[int, Auto] = setting(
-        "auto", "how many planned shapes; auto weighs padding against traces", **COUNT
+        "auto", "number of planned shapes; auto weighs padding against traces", **COUNT
     )
     max_text_length: int = setting(200, "longest text of the fixed shape, in tokens; longer is set aside", **COUNT)
     max_mel_frames: int = setting(
         800, "longest recording of the fixed shape, in mel frames; longer is set aside", **COUNT
     )
-    reference_seconds: float = setting(6.0, "how much of a reference voice is heard", minimum=0.1, maximum=60)
+    reference_seconds: float = setting(
+        6.0, "length of the reference recording for conditioning", minimum=0.1, maximum=60
+    )
     features: Literal["auto", "live", "cached"] = setting(
-        "auto", "live: made again for each batch; cached: made once and kept on disk; auto: live when dual, else cached"
+        "auto",
+        "live: computed for each batch; cached: computed once and kept on disk; auto: live when dual, else cached",
     )
     service: Optional[str] = setting(
         None,
-        "tf.data service whose workers read recordings and make features: its dispatcher, or local:N for N processes"
-        " of this machine; unset: none",
+        "tf.data service whose workers read recordings and compute features: its dispatcher, or local:N for N"
+        " processes on this machine; unset: none",
         pattern=r"^(grpc://([^\s/:\[\]]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}|local:[1-9]\d{0,2})$",
         examples=["grpc://10.0.0.5:5000"],
     )
-    workers: Union[int, Auto] = setting("auto", "threads that read recordings; auto: one a core, at most 8", **COUNT)
+    workers: Union[int, Auto] = setting("auto", "threads that read recordings; auto: one per core, at most 8", **COUNT)
 
 
 @attrs.frozen
 class DemoSection:
-    """The corpus that espeak-ng speaks when no other is named."""
+    """The demo corpus, spoken by espeak-ng when no other corpus is named."""
 
     minutes: float = setting(10.0, "length of the demo corpus, in minutes", maximum=10_000, **POSITIVE)
-    voices: int = setting(8, "how many voices speak it", minimum=1, maximum=1000)
-    languages: Tuple[str, ...] = setting(("en", "fa"), "languages it is spoken in", **SEVERAL)
-    vocabulary: Literal["wide", "small"] = setting("wide", "small: some 170 words of English, for a model that is tiny")
+    voices: int = setting(8, "number of voices", minimum=1, maximum=1000)
+    languages: Tuple[str, ...] = setting(("en", "fa"), "languages of the demo corpus", **SEVERAL)
+    vocabulary: Literal["wide", "small"] = setting("wide", "small: some 170 words of English, for a tiny model")
 
 
 @attrs.frozen
 class AudioSection:
-    """How a recording becomes a mel spectrogram; the defaults are those of XTTS-v2."""
+    """The mel spectrogram; the defaults are those of XTTS-v2."""
 
-    sample_rate: int = setting(22050, "samples a second, after resampling", minimum=8000, maximum=192_000)
-    n_fft: int = setting(1024, "samples in one Fourier transform", minimum=64, maximum=65_536)
-    win_length: int = setting(1024, "samples under the window", minimum=64, maximum=65_536)
-    hop_length: int = setting(256, "samples from one mel frame to the next", minimum=16, maximum=65_536)
+    sample_rate: int = setting(22050, "sample rate in Hz, after resampling", minimum=8000, maximum=192_000)
+    n_fft: int = setting(1024, "samples in a Fourier transform", minimum=64, maximum=65_536)
+    win_length: int = setting(1024, "samples in the window", minimum=64, maximum=65_536)
+    hop_length: int = setting(256, "samples between mel frames", minimum=16, maximum=65_536)
     n_mels: int = setting(80, "mel channels", minimum=1, maximum=512)
     fmin: float = setting(0.0, "lowest frequency, in Hz", **AMOUNT)
     fmax: float = setting(8000.0, "highest frequency, in Hz", **POSITIVE)
@@ -131,104 +134,104 @@ class AudioSection:
 
 @attrs.frozen
 class TextSection:
-    """How a sentence becomes token ids."""
+    """The tokenizer."""
 
-    tokenizer: Literal["characters", "bpe"] = setting(
-        "characters", "tokens are characters, or what BPE makes of them: up to whole words"
-    )
+    tokenizer: Literal["characters", "bpe"] = setting("characters", "tokens are characters, or subwords by BPE")
     vocab: Optional[str] = setting(None, "vocab.json of BPE, as XTTS-v2 ships it; unset: learned from the corpus")
     vocab_size: Optional[int] = setting(
-        None, "tokens of a BPE vocabulary that is learned, at most; unset: 1024", minimum=16, maximum=100_000
+        None, "tokens of a learned BPE vocabulary, at most; unset: 1024", minimum=16, maximum=100_000
     )
 
 
 @attrs.frozen
 class ModelSection:
-    """How large the model is."""
+    """The size of the model, and weights to start from."""
 
     size: Literal["tiny", "small", "normal", "big", "v2"] = setting("tiny", "preset; v2 is the published XTTS-v2")
-    weights: Optional[str] = setting(None, "folder that `xtts import` made, of a model of this size, to start from")
+    weights: Optional[str] = setting(None, "folder made by `xtts import`, of a model of this size, to fine-tune")
 
 
 @attrs.frozen
 class TrainSection:
-    """How the weights move."""
+    """Optimizer, learning rate schedule, mixed precision, validation and checkpoints."""
 
     steps: int = setting(1000, "optimizer steps of each stage", **COUNT)
-    batch_size: int = setting(16, "utterances a step at the longest shape; shorter shapes take more", **COUNT)
-    gradient_accumulation_steps: int = setting(1, "batches added up before the weights move", **COUNT)
+    batch_size: int = setting(16, "utterances per step at the longest shape; shorter shapes have more", **COUNT)
+    gradient_accumulation_steps: int = setting(1, "batches accumulated before each optimizer step", **COUNT)
     learning_rate: float = setting(3e-4, "peak learning rate", maximum=1, **POSITIVE)
-    schedule: Literal["constant", "cosine", "noam"] = setting("cosine", "learning rate after the warm-up")
+    schedule: Literal["constant", "cosine", "noam"] = setting("cosine", "learning rate schedule after the warm-up")
     warmup_steps: int = setting(100, "steps over which the learning rate rises from 0", **AMOUNT)
     weight_decay: float = setting(0.01, "AdamW's weight decay", **SHARE)
-    clip_norm: float = setting(1.0, "gradients are scaled down to this global norm", **POSITIVE)
+    clip_norm: float = setting(1.0, "gradient clipping, by global norm", **POSITIVE)
     precision: Literal["float32", "bfloat16", "float16"] = setting(
-        "float32", "type of the arithmetic; weights stay float32"
+        "float32", "mixed precision: type of the computations; weights stay float32"
     )
     jit_compile: Union[bool, Auto] = setting(
         "auto", "compile steps with XLA; auto: no, as on CPUs compiling costs what it saves"
     )
-    dropout: float = setting(0.1, "share of the GPT's activations that a step leaves out", minimum=0, maximum=0.9)
-    ema_decay: float = setting(0.999, "running average of the weights, which speaks and is validated; 0: none", **SHARE)
-    log_every: int = setting(10, "steps from one line of metrics.jsonl to the next", **COUNT)
-    validate_every: int = setting(250, "steps from one validation to the next; 0: never", **AMOUNT)
-    sample_every: int = setting(500, "steps from one audio sample to the next; 0: at the end only", **AMOUNT)
-    save_every: int = setting(250, "steps from one checkpoint to the next", **COUNT)
+    dropout: float = setting(0.1, "dropout rate of the GPT", minimum=0, maximum=0.9)
+    ema_decay: float = setting(0.999, "moving average of the weights, used for validation and speech; 0: none", **SHARE)
+    log_every: int = setting(10, "steps between lines of metrics.jsonl", **COUNT)
+    validate_every: int = setting(250, "steps between validations; 0: never", **AMOUNT)
+    sample_every: int = setting(500, "steps between audio samples; 0: at the end only", **AMOUNT)
+    save_every: int = setting(250, "steps between checkpoints", **COUNT)
     keep_checkpoints: int = setting(3, "checkpoints kept, besides the best", **COUNT)
-    early_stopping: int = setting(0, "validations without a better loss after which a stage ends; 0: never", **AMOUNT)
-    most_skipped: int = setting(20, "steps in a row without a finite loss after which a run stops", **COUNT)
+    early_stopping: int = setting(
+        0, "early stopping: validations without a better loss after which a stage ends; 0: never", **AMOUNT
+    )
+    most_skipped: int = setting(20, "consecutive steps without a finite loss after which a run stops", **COUNT)
 
 
 @attrs.frozen
 class CodecSection:
-    """How the codec trains, where that differs from [train]: on cuts of one length, which is one shape."""
+    """Training of the codec, where it differs from [train]: on segments of one length, which is one shape."""
 
     steps: Optional[int] = setting(None, "optimizer steps; unset: train.steps", **COUNT)
     learning_rate: Optional[float] = setting(
         None, "peak learning rate; unset: train.learning_rate", maximum=1, **POSITIVE
     )
-    batch_size: int = setting(32, "cuts a step", **COUNT)
-    segment_frames: int = setting(128, "mel frames in a cut, in whole codes of 4", minimum=16, maximum=100_000)
-    commitment: float = setting(0.25, "weight of the distance between what is encoded and its code", **AMOUNT)
+    batch_size: int = setting(32, "segments per step", **COUNT)
+    segment_frames: int = setting(128, "mel frames in a segment, in whole codes of 4", minimum=16, maximum=100_000)
+    commitment: float = setting(0.25, "weight of the commitment loss", **AMOUNT)
 
 
 @attrs.frozen
 class DevicesSection:
-    """Which device does what, and how much of it may be used."""
+    """The GPUs for features and for the model, their memory limits, and the buffer between them."""
 
     data_gpu: Gpus = setting(
-        None, "GPU that makes features; with model_gpu: the dual pipeline; or several, [0, 1]", **GPUS
+        None, "GPU that computes features; with model_gpu: the dual pipeline; or several, [0, 1]", **GPUS
     )
     model_gpu: Gpus = setting(None, "GPU that trains; several, [2, 3], mirror the model", **GPUS)
     visible_gpus: Optional[str] = setting(
-        None, "GPUs TensorFlow may touch; unset: all of them", pattern=r"^\d+(,\d+)*$", examples=["0,1"]
+        None, "GPUs that TensorFlow may use; unset: all", pattern=r"^\d+(,\d+)*$", examples=["0,1"]
     )
     multi_gpu: bool = setting(False, "mirror the model over all visible GPUs")
     data_gpu_memory_limit: int = setting(8192, "MB that each data GPU may use in the dual pipeline", **COUNT)
     model_gpu_memory_limit: int = setting(16384, "MB that each model GPU may use in the dual pipeline", **COUNT)
     buffer_size: Union[int, Auto] = setting(
-        50, "batches ready ahead of the model; auto: as memory allows, while it runs too", **COUNT
+        50, "batches to prefetch; auto: as memory allows, adjusted during the run", **COUNT
     )
     model_start_delay: float = setting(2.0, "seconds the buffer fills before the first step", **AMOUNT)
 
     @property
     def names_gpus(self) -> bool:
-        """Whether the recipe is meant for GPUs."""
+        """Whether the recipe names GPUs or asks for several."""
         return self.multi_gpu or (self.data_gpu, self.model_gpu, self.visible_gpus) != (None, None, None)
 
     @property
     def data_gpus(self) -> Tuple[int, ...]:
-        """`data_gpu` as a list; empty when it is unset."""
-        return _several(self.data_gpu)
+        """`data_gpu` as a tuple; empty when it is unset."""
+        return _as_tuple(self.data_gpu)
 
     @property
     def model_gpus(self) -> Tuple[int, ...]:
-        """`model_gpu` as a list; empty when it is unset."""
-        return _several(self.model_gpu)
+        """`model_gpu` as a tuple; empty when it is unset."""
+        return _as_tuple(self.model_gpu)
 
     @property
     def replicas(self) -> int:
-        """How many copies of the model the recipe names GPUs for."""
+        """The number of replicas of the model that the recipe asks for."""
         return len(self.visible or [0]) if self.multi_gpu else max(1, len(self.model_gpus))
 
     @property
@@ -239,25 +242,21 @@ class DevicesSection:
 
 @attrs.frozen
 class ClusterSection:
-    """The workers, a process each, that train one model together. One that is not named is one worker."""
+    """The workers, one process each, that train one model together; by default there is one."""
 
     workers: Tuple[str, ...] = setting(
-        (), "addresses of all workers, host:port, the chief's first; TF_CONFIG goes before them", uniqueItems=True
+        (), "addresses of all workers, host:port, the chief's first; TF_CONFIG takes precedence", uniqueItems=True
     )
-    index: Optional[int] = setting(
-        None, "which of them this one is, from 0; unset: the one with this host's name", **AMOUNT
-    )
-    slurm: bool = setting(False, "one worker a task of the Slurm step this is in")
-    port: int = setting(8888, "Slurm: the first worker's port on each machine", minimum=1024, maximum=65_000)
+    index: Optional[int] = setting(None, "index of this worker, from 0; unset: the one with this host's name", **AMOUNT)
+    slurm: bool = setting(False, "one worker per task of the current Slurm step")
+    port: int = setting(8888, "Slurm: port of the first worker on each machine", minimum=1024, maximum=65_000)
     patience: float = setting(600.0, "seconds that workers wait for one that does not answer", maximum=1e6, **POSITIVE)
-    restarts: int = setting(
-        10, "times in a row, with no step between, that a run goes on after losing a worker", **AMOUNT
-    )
+    restarts: int = setting(10, "restarts in a row, without a step between them, after losing a worker", **AMOUNT)
 
 
 @attrs.frozen
 class Recipe:
-    """Everything a run is made from. Sections left out keep their defaults."""
+    """All settings of a run. Sections that are left out keep their defaults."""
 
     run: RunSection = attrs.field(factory=RunSection)
     data: DataSection = attrs.field(factory=DataSection)
@@ -285,7 +284,7 @@ class Recipe:
         return own or self.train.learning_rate
 
     def as_tables(self) -> Dict[str, Dict[str, Any]]:
-        """The recipe in TOML's own types; what is unset is left out."""
+        """The recipe in types of TOML; unset settings are left out."""
         tables: Dict[str, Dict[str, Any]] = {section: {} for section in sections()}
         for section, name in setting_names():
             value = getattr(getattr(self, section), name)
@@ -294,7 +293,7 @@ class Recipe:
         return tables
 
 
-def _several(gpus: Gpus) -> Tuple[int, ...]:
+def _as_tuple(gpus: Gpus) -> Tuple[int, ...]:
     return () if gpus is None else (gpus,) if isinstance(gpus, int) else gpus
 
 
@@ -309,14 +308,14 @@ def sections() -> Dict[str, Any]:
 
 
 def schema() -> Dict[str, Any]:
-    """The JSON schema of a recipe. Written to schema.json by `python -m xtts.recipe.schema`."""
+    """The JSON schema of a recipe; `python -m xtts.recipe.schema` writes it to schema.json."""
     properties: Dict[str, Any] = {
         name: {"description": section.__doc__, "type": "object", "additionalProperties": False, "properties": {}}
         for name, section in sections().items()
     }
     for (section, name), field in setting_names().items():
         setting = {"description": field.metadata["help"], **field_schema(field)}
-        if isinstance(field.default, (bool, int, float, str, tuple)):  # not unset, nor made from other settings
+        if isinstance(field.default, (bool, int, float, str, tuple)):  # neither unset nor computed from other settings
             setting["default"] = field.default
         properties[section]["properties"][name] = setting
     return {
