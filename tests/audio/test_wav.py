@@ -1,4 +1,4 @@
-"""Sound files: what is read, what is refused and how it is said, resampling, and writing."""
+"""Audio files: reading, errors, resampling and writing."""
 
 import struct
 from pathlib import Path

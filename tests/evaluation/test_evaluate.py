@@ -1,4 +1,4 @@
-"""evaluate: a whole small run is judged, through the verb and from within."""
+"""A small run is evaluated, from the command line and from Python."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""evaluation: figures of what was heard, by hand, and the page that shows them."""
+"""The summary of an evaluation against values by hand, and its text."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""distances: mel-cepstral distortion, warping and pitch, against values that can be had by hand."""
+"""Mel-cepstral distortion, dynamic time warping and pitch, against values by hand."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""trigrams: chances that add up to one, and a file that says the same."""
+"""The trigram model: probabilities that add up to one, and the same in its ARPA file."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""judges: words that are compared, edits that are counted, and recognisers that are there or are missed."""
+"""Recognisers: word splitting, edit distance, and recognisers that are installed or missing."""
 
 import sys
 

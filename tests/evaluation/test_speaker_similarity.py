@@ -1,4 +1,4 @@
-"""voiceprints: vectors that tell speakers apart, with resemblyzer's weights and without."""
+"""Speaker embeddings tell speakers apart, with resemblyzer's weights and without."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""kinds: what a setting may be, and what is said of what it may not."""
+"""Fields of a recipe: which values are valid, and the messages for those that are not."""
 
 import pytest
 

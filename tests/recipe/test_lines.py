@@ -1,4 +1,4 @@
-"""syntax: the line of each key, and every broken line."""
+"""TOML with line numbers: the line of each key, and every syntax error."""
 
 import sys
 

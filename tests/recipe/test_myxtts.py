@@ -1,4 +1,4 @@
-"""migrate: every key of a MyXTTS configuration is taken over or listed, and the recipe loads."""
+"""Migration from MyXTTS: every key is converted or listed, and the recipe loads."""
 
 import pytest
 from hypothesis import given

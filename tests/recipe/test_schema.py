@@ -1,4 +1,4 @@
-"""recipe: sections that check themselves, and the schema made from them."""
+"""Sections of a recipe that validate themselves, and the JSON schema made from them."""
 
 import json
 from pathlib import Path

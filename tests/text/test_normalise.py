@@ -1,4 +1,4 @@
-"""Normalisation: what is written becomes what is said."""
+"""Text normalisation: written text becomes spoken text."""
 
 import unicodedata
 

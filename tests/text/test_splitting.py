@@ -1,4 +1,4 @@
-"""Sentences: a text becomes pieces that a model can say, and nothing that is spoken is lost."""
+"""Text splitting: pieces fit the model, and no word is lost."""
 
 import pytest
 from hypothesis import given

@@ -1,1 +1,1 @@
-"""Corpora: a folder of recordings becomes utterances, checked and measured."""
+"""Corpora: reading, checking and measuring recordings and their texts."""

@@ -1,1 +1,1 @@
-"""How well a model speaks."""
+"""Evaluation: distortion, word error rate and speaker similarity of a run."""

@@ -23,10 +23,10 @@ from xtts.evaluation import recognisers
 from xtts.evaluation.figures import CODEC, RECORDING, SAID, Evaluation
 from xtts.evaluation.scoring import (
     CodecRoundTrip,
+    EvaluationItem,
     Scorer,
     Sound,
     SpeakerScorer,
-    TestItem,
     WaveSource,
     is_english,
     speak_with,
@@ -80,31 +80,31 @@ def evaluate(
     dataset = load_dataset(recipe, log)
     part = dataset.held_out if len(dataset.held_out.lengths) else dataset.train
     read = {one.text for one in dataset.train.corpus.utterances} if part is dataset.held_out else set()
-    chosen = _choose_items(part, dataset, read, utterances)
-    held = [one.text for one in part.corpus.utterances if is_english(one)]
-    speech_recognisers = recognisers.recognisers(judge, lambda: _language_model_texts(dataset, held), held, log)
-    voices = SpeakerScorer(dataset, {one.utterance.id for one in chosen}, recipe.audio.sample_rate, judge == "none")
-    losses, round_trip = (
-        _held_out_losses(recipe, dataset, part, model),
-        CodecRoundTrip(model.codec, model.stats, model.device, recipe),
+    items = _choose_items(part, dataset, read, utterances)
+    held_texts = [one.text for one in part.corpus.utterances if is_english(one)]
+    speech_recognisers = recognisers.recognisers(
+        judge, lambda: _language_model_texts(dataset, held_texts), held_texts, log
     )
+    voices = SpeakerScorer(dataset, {one.utterance.id for one in items}, recipe.audio.sample_rate, judge == "none")
+    losses = _held_out_losses(recipe, dataset, part, model)
+    round_trip = CodecRoundTrip(model.codec, model.stats, model.device, recipe)
     sources: Dict[str, WaveSource] = {
-        RECORDING: lambda one: Sound(wav.load_audio(one.utterance.path, recipe.audio.sample_rate))
+        RECORDING: lambda item: Sound(wav.load_audio(item.utterance.path, recipe.audio.sample_rate)),
+        CODEC: round_trip,
     }
-    sources[CODEC] = round_trip
     if model.speaker is not None:
         sources[SAID] = speak_with(model.speaker, recipe.audio.sample_rate)
     scorer = Scorer(sources, MelSpec.of(recipe.audio), speech_recognisers, voices)
     scores = []
     with ProgressBar("evaluating") as bar:
-        for number, item in enumerate(chosen):
+        for number, item in enumerate(items):
             scores.append(scorer(item))
-            bar(number + 1, len(chosen))
+            bar(number + 1, len(items))
     evaluation = Evaluation(
         folder=str(folder),
         steps={stage: _steps(folder, stage) for stage in losses},
         is_held_out=part is dataset.held_out,
-        read_before=sum(one.utterance.text in read for one in chosen),
+        read_before=sum(one.utterance.text in read for one in items),
         losses=losses,
         codec=round_trip.figures(),
         voiceprint=voices.name,
@@ -159,20 +159,18 @@ def _steps(folder: Path, stage: str) -> int:
     return max((int(line["step"]) for line in Journal(folder).metrics(stage)), default=0)
 
 
-def _language_model_texts(dataset: Dataset, held: Sequence[str]) -> List[str]:
+def _language_model_texts(dataset: Dataset, held_texts: Sequence[str]) -> List[str]:
     """English texts of the training set, and for a demo corpus more sentences of its grammar; no held-out text."""
-    held_texts, corpus = set(held), dataset.train.corpus
+    without, corpus = set(held_texts), dataset.train.corpus
     texts = [one.text for one in corpus.utterances if is_english(one)]
     vocabulary = make.vocabulary_of(corpus.layout.root) if texts else None
     more = (
-        make.demo_sentences(recognisers.LANGUAGE, EXTRA_SENTENCES, held_texts, vocabulary=vocabulary)
-        if vocabulary
-        else []
+        make.demo_sentences(recognisers.LANGUAGE, EXTRA_SENTENCES, without, vocabulary=vocabulary) if vocabulary else []
     )
-    return [text for text in [*texts, *more] if text not in held_texts]
+    return [text for text in [*texts, *more] if text not in without]
 
 
-def _choose_items(part: Split, dataset: Dataset, read: Set[str], most: int) -> List[TestItem]:
+def _choose_items(part: Split, dataset: Dataset, read: Set[str], most: int) -> List[EvaluationItem]:
     """At most `most` utterances, from all speakers in turn, each with another recording of its speaker.
 
     Texts that were `read` in training, by any voice, are left out unless a speaker has no others. The other recording
@@ -189,14 +187,16 @@ def _choose_items(part: Split, dataset: Dataset, read: Set[str], most: int) -> L
     found = []
     for rank, one in sorted(ranked, key=lambda pair: pair[0])[:most]:
         some = own[one.speaker]
-        fellows = [*some[rank + 1 :], *some[:rank], *others.get(one.speaker, [])]
-        found.append(TestItem(one, _choose_reference([other for other in fellows if other.id != one.id] or [one])))
+        candidates = [*some[rank + 1 :], *some[:rank], *others.get(one.speaker, [])]
+        found.append(
+            EvaluationItem(one, _choose_reference([other for other in candidates if other.id != one.id] or [one]))
+        )
     return found
 
 
-def _choose_reference(fellows: Sequence[Utterance]) -> Utterance:
+def _choose_reference(candidates: Sequence[Utterance]) -> Utterance:
     """The first that is long enough to clone a voice from, or the longest."""
-    return next((one for one in fellows if _seconds(one) >= MIN_REFERENCE_SECONDS), max(fellows, key=_seconds))
+    return next((one for one in candidates if _seconds(one) >= MIN_REFERENCE_SECONDS), max(candidates, key=_seconds))
 
 
 def _seconds(one: Utterance) -> float:

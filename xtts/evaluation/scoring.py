@@ -29,7 +29,7 @@ SEED = 0  # of sampling: every evaluation generates the same speech
 Tensor = Any  # tf.Tensor; TensorFlow brings no types
 
 
-class TestItem(NamedTuple):
+class EvaluationItem(NamedTuple):
     """An utterance, and another recording of its speaker to clone the voice from."""
 
     utterance: Utterance
@@ -43,13 +43,13 @@ class Sound(NamedTuple):
     is_cut: bool = False
 
 
-WaveSource = Callable[[TestItem], Sound]
+WaveSource = Callable[[EvaluationItem], Sound]
 
 
 def speak_with(speaker: synthesizer.Synthesizer, sample_rate: int) -> WaveSource:
     """What the model says, resampled to the rate of the recipe."""
 
-    def generate(item: TestItem) -> Sound:
+    def generate(item: EvaluationItem) -> Sound:
         wave = speaker.say(item.utterance.text, item.reference.path, language=item.utterance.language, seed=SEED)
         samples = resample.resample(wave.samples, wave.sample_rate, sample_rate) if len(wave.samples) else wave.samples
         return Sound(samples, any(one.is_cut for one in wave.said))
@@ -73,7 +73,7 @@ class CodecRoundTrip:
 
         self._function = compat.compiled(round_trip, autograph=False)
 
-    def __call__(self, item: TestItem) -> Sound:
+    def __call__(self, item: EvaluationItem) -> Sound:
         wave = wav.load_audio(item.utterance.path, self._spec.sample_rate)
         mel = log_mel(wave, self._spec, self._mel_norms)
         size = 32 * FRAMES_PER_CODE
@@ -137,7 +137,7 @@ class Scorer:
     speech_recognisers: Sequence[recognisers.Recogniser]
     voices: SpeakerScorer
 
-    def __call__(self, item: TestItem) -> UtteranceScores:
+    def __call__(self, item: EvaluationItem) -> UtteranceScores:
         one = item.utterance
         wanted = recognisers.split_words(one.text) if is_english(one) and self.speech_recognisers else []
         sounds = {name: source(item) for name, source in self.sources.items()}

@@ -1,1 +1,1 @@
-"""Recipes: a TOML file becomes a checked `Recipe`."""
+"""Recipes: TOML files with all settings of a run."""

@@ -1,1 +1,1 @@
-"""Text: normalisation, tokens and sentences."""
+"""Text: normalisation, tokenizers and splitting."""
