@@ -12,6 +12,7 @@ from typing import Callable, Dict, NamedTuple, Tuple
 import attrs
 import numpy as np
 
+from xtts import files
 from xtts.audio import wav
 from xtts.corpus.utterances import Utterance
 from xtts.planning.dataset import Split
@@ -102,8 +103,5 @@ def _raw_copy(recordings: Recordings, position: int, sample_rate: int, folder: P
     about = f"{os.path.abspath(source)} {status.st_size} {status.st_mtime_ns} {sample_rate}"  # noqa: PTH100
     path = folder / f"{hashlib.sha256(os.fsencode(about)).hexdigest()[:32]}{RAW}"
     if not path.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        draft = path.with_name(f".{path.name}.{os.getpid()}")
-        draft.write_bytes(recordings.wave(position).astype("<f4").tobytes())
-        draft.replace(path)
+        files.write_bytes(path, recordings.wave(position).astype("<f4").tobytes())
     return path
