@@ -12,6 +12,7 @@ from typing import Any, Callable, Dict, Mapping, Tuple
 
 import tensorflow as tf
 
+from xtts import files
 from xtts.errors import XttsError
 from xtts.pipeline.features import Function
 from xtts.pipeline.recordings import RAW, Cuts, Recordings
@@ -79,11 +80,8 @@ class ManifestWriter:
             self.folder.rmdir()
 
     def _put(self, name: str, text: str) -> None:
-        draft = self.folder / f".{name}"
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            draft.write_bytes(os.fsencode(text))
-            draft.replace(self.folder / name)
+            files.write_bytes(self.folder / name, os.fsencode(text))
         except OSError as error:
             why = error.strerror or error
             raise ManifestError(
