@@ -5,7 +5,6 @@ and what was done to them. So it is made again when any of that changes, and by 
 memory-mapped: rows are read as they are asked for, and the system keeps what is used often.
 """
 
-import contextlib
 import hashlib
 import json
 import os
@@ -16,6 +15,7 @@ import numpy as np
 
 from xtts.corpus.utterances import Utterance
 from xtts.errors import XttsError
+from xtts.files import draft_file
 
 CHUNK = 128  # utterances
 
@@ -85,7 +85,6 @@ class FeatureStore:
 
     def _write(self, number: int, made: Dict[int, Made]) -> None:
         chunk, starts, path = self._chunks[number], self._starts[number], self._paths[number]
-        draft = path.with_name(f".{path.name}.{os.getpid()}")
         rows = np.zeros((starts[-1], *self._shape), self._dtype)
         unusable = {}
         for place, position in enumerate(chunk):
@@ -96,15 +95,11 @@ class FeatureStore:
                 rows[starts[place] : starts[place + 1]] = found
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            with draft.open("wb") as file:
-                np.save(file, rows)
-                file.flush()
-                os.fsync(file.fileno())
-            path.with_suffix(".json").write_text(json.dumps(unusable), encoding="utf-8")
-            draft.replace(path)  # last: a chunk that is there is whole
+            with draft_file(path, sync=True) as draft:  # gets its name last: a chunk that exists is complete
+                with draft.open("wb") as file:
+                    np.save(file, rows)
+                path.with_suffix(".json").write_text(json.dumps(unusable), encoding="utf-8")
         except OSError as error:
-            with contextlib.suppress(OSError):
-                draft.unlink()
             raise StoreError(
                 f"{self._folder}: features cannot be kept there ({error.strerror or error}); free some space, name"
                 ' another run.folder, or write data.features = "live"'
