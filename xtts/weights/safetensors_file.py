@@ -14,6 +14,7 @@ from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple, Union
 import numpy as np
 
 from xtts.errors import XttsError
+from xtts.files import draft_file
 
 Tensors = Dict[str, np.ndarray]
 
@@ -93,18 +94,12 @@ def write_safetensors(
         raise WeightsError(f"{path}: {strange[0]} is {tensors[strange[0]].dtype}, which the format has no name for")
     # Wide numbers first, so that each tensor stands where its numbers are aligned.
     names = sorted(tensors, key=lambda name: (-tensors[name].dtype.itemsize, name))
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with draft.open("wb") as file:
-                file.write(_header(names, tensors, kinds, metadata))
-                for name in names:
-                    file.write(np.ascontiguousarray(tensors[name]).astype(kinds[name], copy=False).data)
-            draft.replace(path)
-        finally:
-            if draft.exists():
-                draft.unlink()
+        with draft_file(path) as draft, draft.open("wb") as file:
+            file.write(_header(names, tensors, kinds, metadata))
+            for name in names:
+                file.write(np.ascontiguousarray(tensors[name]).astype(kinds[name], copy=False).data)
     except OSError as error:
         raise WeightsError(f"{path}: {error.strerror}; name a file that can be written") from None
 
