@@ -1,7 +1,6 @@
 """The folder of a model: tensors, sizes and vocabulary."""
 
 import json
-import os
 import shutil
 from pathlib import Path
 from typing import Any, Mapping, Optional, Tuple, Union
@@ -9,6 +8,7 @@ from typing import Any, Mapping, Optional, Tuple, Union
 import attrs
 import numpy as np
 
+from xtts.files import draft_folder
 from xtts.weights import safetensors_file
 from xtts.weights.layout import ModelDescription, layout_problems, list_mismatches
 from xtts.weights.safetensors_file import Tensors, WeightsError
@@ -63,20 +63,14 @@ def write_model_folder(
     folder = Path(folder)
     _check_empty(folder)
     _check(model, tensors, str(folder))
-    draft = folder.parent / f".{folder.name}.{os.getpid()}"
     try:
-        draft.mkdir(parents=True)
-        safetensors_file.write_safetensors(draft / MODEL, tensors, {"format": "pt"})
-        (draft / SIZES).write_text(json.dumps(attrs.asdict(model), indent=2) + "\n", encoding="utf-8")
-        if vocab is not None:
-            shutil.copyfile(str(vocab), str(draft / VOCAB))
-        if folder.exists():
-            folder.rmdir()
-        draft.replace(folder)
+        with draft_folder(folder) as draft:
+            safetensors_file.write_safetensors(draft / MODEL, tensors, {"format": "pt"})
+            (draft / SIZES).write_text(json.dumps(attrs.asdict(model), indent=2) + "\n", encoding="utf-8")
+            if vocab is not None:
+                shutil.copyfile(str(vocab), str(draft / VOCAB))
     except OSError as error:
         raise WeightsError(f"{folder}: {error.strerror}; name a folder that can be written") from None
-    finally:
-        shutil.rmtree(str(draft), ignore_errors=True)
 
 
 def _json(path: Path) -> Any:
