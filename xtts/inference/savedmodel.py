@@ -14,8 +14,6 @@ it has a codec. The folder `assets.extra` holds `xtts.json`, which says all thes
 
 import inspect
 import json
-import os
-import shutil
 from pathlib import Path
 from typing import Any, Dict, List, Union, cast
 
@@ -23,6 +21,7 @@ import tensorflow as tf
 
 from xtts import compat
 from xtts.errors import XttsError
+from xtts.files import draft_folder
 from xtts.inference import loading
 from xtts.inference.generation import SPEAKER_RATE, decode_codes, padded_sizes
 from xtts.inference.loading import LoadedModel
@@ -110,20 +109,16 @@ def write_savedmodel(folder: Union[str, Path], out: Union[str, Path]) -> Path:
         raise SavedModelError(f"{out}: this is there already; name a folder that is new or empty")
     model, parts = loading.load_model(folder), tf.Module()
     parts.gpt, parts.codec, parts.decoder, parts.speaker = model.gpt, model.codec, model.decoder, model.speaker
-    draft = out.parent / f".{out.name}.{os.getpid()}"
+    signatures = {name: one.function.get_concrete_function() for name, one in serving_functions(model).items()}
     try:
-        signatures = {name: one.function.get_concrete_function() for name, one in serving_functions(model).items()}
-        tf.saved_model.save(parts, str(draft), signatures, _options())
-        (draft / EXTRA).mkdir(exist_ok=True)
-        model.tokenizer.save(draft / EXTRA / TOKENIZER)
-        (draft / EXTRA / "xtts.json").write_text(json.dumps(describe_model(model), indent=1) + "\n", encoding="utf-8")
-        if out.exists():
-            out.rmdir()
-        draft.replace(out)
+        with draft_folder(out) as draft:
+            tf.saved_model.save(parts, str(draft), signatures, _options())
+            (draft / EXTRA).mkdir(exist_ok=True)
+            model.tokenizer.save(draft / EXTRA / TOKENIZER)
+            about = json.dumps(describe_model(model), indent=1) + "\n"
+            (draft / EXTRA / "xtts.json").write_text(about, encoding="utf-8")
     except OSError as error:
         raise SavedModelError(f"{out}: {error.strerror or error}; name a folder that can be written") from None
-    finally:
-        shutil.rmtree(str(draft), ignore_errors=True)
     return out
 
 
