@@ -76,9 +76,9 @@ import sys
 sys.path.insert(0, sys.argv[1])
 from lengths import ljspeech_like
 from peak import peak_bytes
-from xtts.planning.plan import plan
+from xtts.planning.plan import make_plan
 from xtts.recipe.loading import parse_recipe
-found = plan(parse_recipe("[run]\\nname = 'benchmark'"), *ljspeech_like(1_000_000), 60)
+found = make_plan(parse_recipe("[run]\\nname = 'benchmark'"), *ljspeech_like(1_000_000), 60)
 found.text()
 print(peak_bytes() // 10**6)
 """
