@@ -1,5 +1,6 @@
-"""docs: what is generated is current, what is said of TensorFlow is so, and what is linked is there."""
+"""docs: generated pages are current, what they say of TensorFlow is true, and the files and names they mention exist."""
 
+import importlib
 import json
 import re
 import runpy
@@ -10,6 +11,54 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
+PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
+PROJECT_FILE = re.compile(r"(?:xtts|docs|tests|benchmarks|recipes|constraints)/[\w<>*./-]*|[\w<>*./-]+\.py")
+DOTTED_NAME = re.compile(r"(?<![\w./-])(?:xtts|compat)(?:\.[A-Za-z_]\w*)+")
+OF_MYXTTS = {"train_main.py", "inference_main.py"}
+
+
+def page_id(page):
+    return page.relative_to(ROOT).as_posix()
+
+
+def inline_code(page):
+    """The inline code of a page."""
+    return re.findall("`([^`\n]+)`", page.read_text(encoding="utf-8").replace("```", ""))
+
+
+def project_files(page):
+    """The files of the project that a page names; `<name>` stands for any name."""
+    for word in {word for code in inline_code(page) for word in code.split()} - OF_MYXTTS:
+        if PROJECT_FILE.fullmatch(word):
+            yield re.sub(r"<\w+>", "*", word)
+
+
+def resolve(name):
+    """The module, or the attribute of one, that a dotted name stands for."""
+    module, *attributes = name.split(".")
+    found = importlib.import_module({"compat": "xtts.compat"}.get(module, module))
+    for attribute in attributes:
+        try:
+            found = getattr(found, attribute)
+        except AttributeError:
+            found = importlib.import_module(f"{found.__name__}.{attribute}")
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_id)
+def test_every_file_of_the_project_that_a_page_names_exists(page):
+    """A path in inline code is that of a file or folder, from the top of the project or from `xtts/`."""
+    assert not [name for name in project_files(page) if not [*ROOT.glob(name), *ROOT.glob(f"xtts/{name}")]]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_id)
+def test_every_name_of_the_package_that_a_page_mentions_exists(page):
+    """`xtts.a.b` is a module, or something in one; so is `compat.a`."""
+    for code in inline_code(page):
+        for name in DOTTED_NAME.findall(code):
+            resolve(name)
+
+
 REFERENCE = runpy.run_path(str(DOCS / "reference.py"))
 MATRIX = runpy.run_path(str(DOCS / "matrix.py"))
 FOUND = json.loads((DOCS / "reference" / "matrix.json").read_text(encoding="utf-8"))
