@@ -132,7 +132,7 @@ def test_the_commands_of_a_page_end_well(page, scene):
 @in_a_cell
 @pytest.mark.parametrize("page", ALL_PAGES, ids=lambda page: page.stem)
 def test_the_files_that_a_page_names_were_written(page, scene):
-    """After the commands of all pages, each file is there, or is a file of the project, or is declared as not written."""
+    """Each file is there after the commands of all pages, or is a file of the project, or is in NOT_WRITTEN."""
     paths = paths_in(scene)
     if not is_written("runs/dual_gpu/evaluation.json", paths) and not is_written("runs/my_voice/report.html", paths):
         pytest.skip("the commands of the pages were not run")
@@ -145,7 +145,8 @@ def test_a_file_under_a_name_that_no_run_has_is_missed(tmp_path):
     (tmp_path / "runs" / "my_voice" / "gpt" / "step-1").mkdir(parents=True)
     (tmp_path / "runs" / "my_voice" / "recipe.toml").touch()
     page = tmp_path / "page.md"
-    page.write_text("`runs/<name>/recipe.toml` `runs/<name>-<hash>/recipe.toml`\n```\nruns/my_voice/\n  gpt/, a.csv  x\n```\n")
+    listing = "```\nruns/my_voice/\n  gpt/, a.csv  what they are\n```\n"
+    page.write_text("`runs/<name>/recipe.toml` `runs/<name>-<hash>/recipe.toml`\n" + listing)
     missing = [name for name in named_files(page) if not is_written(name, paths_in(tmp_path))]
     assert missing == ["runs/<name>-<hash>/recipe.toml", "runs/my_voice/a.csv"]
 

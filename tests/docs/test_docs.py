@@ -1,4 +1,4 @@
-"""docs: generated pages are current, what they say of TensorFlow is true, and the files and names they mention exist."""
+"""docs: generated pages are current, what pages say of TensorFlow is true, and what they name or link to exists."""
 
 import importlib
 import json
@@ -66,12 +66,12 @@ FOUND = json.loads((DOCS / "reference" / "matrix.json").read_text(encoding="utf-
 
 @pytest.mark.parametrize("name", REFERENCE["PAGES"])
 def test_the_reference_is_current(name):
-    """Each page is what `python docs/reference.py` writes."""
+    """Each generated page is what `python docs/reference.py` writes."""
     assert (DOCS / name).read_text(encoding="utf-8") == REFERENCE["PAGES"][name]()
 
 
 def test_the_table_of_releases_is_true_here():
-    """What the docs say that compat chose on this TensorFlow is what it chose."""
+    """The choices of compat in the docs are those that it makes on this TensorFlow."""
     from xtts import compat
 
     release = MATRIX["minor"](compat.OFFERED.version)
@@ -81,7 +81,7 @@ def test_the_table_of_releases_is_true_here():
 
 
 def test_the_tables_of_releases_are_those_of_the_matrix():
-    """README and reference say what reference/matrix.json does, of every cell that tox has."""
+    """README and reference agree with reference/matrix.json, which has every cell of tox."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert MATRIX["readme"](readme, FOUND) == readme
     assert MATRIX["page"](FOUND) == (DOCS / "reference" / "tensorflow.md").read_text(encoding="utf-8")
@@ -99,14 +99,14 @@ def test_the_tables_and_pictures_of_scaling_are_current():
 
 
 @pytest.mark.parametrize("page", [*ROOT.glob("*.md"), *DOCS.rglob("*.md")], ids=lambda path: path.stem)
-def test_every_link_inside_leads_somewhere(page):
-    """A link to a file of the project is a file of the project; the site's build looks at the parts of pages."""
+def test_every_link_to_the_project_leads_to_a_file(page):
+    """A link to a file of the project leads to a file; the build of the site also checks anchors."""
     for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8")):
         assert (page.parent / target).exists(), target
 
 
 def test_ci_runs_the_commands_of_the_readme():
-    """.ci/run finds both commands by their marks, so that it cannot drift from the README."""
+    """.ci/run finds both commands by their marks, so it cannot drift from the README."""
     script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
     assert "for name in run test" in script
     for name in ("run", "test"):
@@ -117,7 +117,7 @@ def test_ci_runs_the_commands_of_the_readme():
 
 
 def test_the_readme_has_the_table_of_peers():
-    """Between the marks that `python -m benchmarks.peers --readme` knows, with the day and the machine it is of."""
+    """Between the marks that `python -m benchmarks.peers --readme` looks for, with its date and machine."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     table = text[text.index("<!-- peers -->") : text.index("<!-- /peers -->")]
     assert {"coqui-tts", "librosa"} <= {word for line in table.splitlines() for word in line.split()}
