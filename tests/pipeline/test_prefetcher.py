@@ -405,7 +405,9 @@ def test_too_many_bad_ones_stop_the_run():
     ) as caught:
         handed_out(feed)
     assert len(told) == 3  # of 23
-    assert str(caught.value).startswith("3 of 23 utterances can no longer be read, the last one for this: reason 2.")
+    assert str(caught.value).startswith(
+        "3 of 23 utterances can no longer be read, the last one because of this: reason 2."
+    )
 
 
 def test_one_bad_one_of_a_few_does_not_stop_the_run():
