@@ -250,7 +250,8 @@ class Monitor:
 
     def state(self) -> Dict[str, Any]:
         """The counters that a checkpoint stores, in JSON's types, so that a resumed stage reports all of its steps."""
-        kept = {"at": self.at, "totals": dict(self.totals), "asides": dict(self.phases)}  # these keys are on disk
+        # "asides" is the name of phases on disk.
+        kept = {"at": self.at, "totals": dict(self.totals), "asides": dict(self.phases)}
         return {**kept, "last": list(self._last), "seconds": self._seconds()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -311,8 +312,9 @@ class Monitor:
         most = Counter(name for _, names in self._skipped for name in names).most_common()
         often = [name for name, count in most if count == most[0][1]]
         look = f", and look at {_listed(often)}, on which it happened" if often else ""
+        count, first = len(self._skipped), self._skipped[0][0]
         return (
-            f"{self.stage} stage, step {self.at}: {len(self._skipped)} steps in a row, from step {self._skipped[0][0]} on, gave"
+            f"{self.stage} stage, step {self.at}: {count} steps in a row, from step {first} on, gave"
             f" a loss that is NaN or infinite. Lower train.learning_rate{rate}, set train.precision = "
             f'"float32"{look}; then start the run again: it resumes from its last checkpoint'
         )

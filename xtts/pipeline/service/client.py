@@ -22,6 +22,7 @@ from xtts import compat
 from xtts.compat import service
 from xtts.errors import XttsError
 from xtts.pipeline.recordings import raw_copies
+from xtts.pipeline.service import servers
 from xtts.pipeline.service.manifest import (
     LINES_PER_FILE,
     Makes,
@@ -30,39 +31,15 @@ from xtts.pipeline.service.manifest import (
     manifest_line,
     service_dataset,
 )
-from xtts.pipeline.service.servers import GREETING, ServiceError, first_line, not_a_dispatcher, require_answer
+from xtts.pipeline.service.servers import GREETING, Patience, ServiceError, first_line, not_a_dispatcher, require_answer
 from xtts.pipeline.sources import Arrays, HostBatch, RemoteBatchSource
 from xtts.planning.batch_order import Batch, BatchOrder
 
 WINDOW, WINDOW_PER_WORKER = 32, 8  # batches kept ahead of the one that is missing: at least, and for each worker
 OUTSTANDING = 2  # requests to each worker at a time
 POLL = 0.1  # seconds between two looks whether a batch is overdue
-SLACK = 4.0  # times the longest wait so far
 
 Log = Callable[[str], None]
-
-
-@attrs.frozen
-class Patience:
-    """How long to wait for workers, in seconds.
-
-    `silence` and `overtaken` are lower bounds: a service that was slower before is given `SLACK` times as long as it
-    took then, and at most `first`, so that a busy machine is not taken for a dead one.
-    """
-
-    first: float = 300.0  # for the first batch: workers have to receive and start the graph
-    silence: float = 60.0  # without any batch, before batches are computed locally until one arrives
-    overtaken: float = 10.0  # for a batch once a whole window of later ones has arrived
-    retry: float = 5.0  # between a broken connection and the next attempt
-    answer: float = 60.0  # for workers to answer at all
-    poll: float = 5.0  # for the first round of asking them; every further one is twice as long
-
-    def at_least(self, seconds: float, longest: float) -> float:
-        """So many seconds, or more where the longest wait so far asks for it."""
-        return max(seconds, min(SLACK * longest, self.first))
-
-
-PATIENCE = Patience()  # unless a caller brings its own
 
 
 @attrs.frozen
@@ -86,7 +63,7 @@ class Service:
     folder: Path
     sample_rate: int
     log: Log
-    patience: Patience = PATIENCE
+    patience: Patience
 
     def source(self, order: BatchOrder, source: RemoteBatchSource, numbers: range, makes: Makes) -> "ServiceSource":
         """The batches with these numbers, whose audio workers read and turn into features."""
@@ -299,7 +276,7 @@ def connect_service(
     patience: Optional[Patience] = None,
 ) -> Service:
     """Connect to the service at an address, after checking that its workers see the files and run this TensorFlow."""
-    patience = patience or PATIENCE
+    patience = patience or servers.PATIENCE
     require_answer(target, "data.service")
     folder.mkdir(parents=True, exist_ok=True)
     workers = _find_workers(target, folder, recording, at_least, patience)

@@ -18,6 +18,8 @@ import time
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, NoReturn, Optional, Tuple
 
+import attrs
+
 from xtts import __version__
 from xtts.errors import UsageError, XttsError
 
@@ -28,12 +30,38 @@ START_TIMEOUT = 900.0  # seconds for local workers to import TensorFlow and list
 END_TIMEOUT = 30.0  # seconds for a worker to end before it is killed
 
 
+SLACK = 4.0  # times the longest wait so far
+
+
 class ServiceError(XttsError):
     """A service that cannot be reached, started or used."""
 
 
 class AddressError(ServiceError, UsageError):
     """An address that cannot be parsed."""
+
+
+@attrs.frozen
+class Patience:
+    """How long to wait for workers, in seconds.
+
+    `silence` and `overtaken` are lower bounds: a service that was slower before is given `SLACK` times as long as it
+    took then, and at most `first`, so that a busy machine is not taken for a dead one.
+    """
+
+    first: float = 300.0  # for the first batch: workers have to receive and start the graph
+    silence: float = 60.0  # without any batch, before batches are computed locally until one arrives
+    overtaken: float = 10.0  # for a batch once a whole window of later ones has arrived
+    retry: float = 5.0  # between a broken connection and the next attempt
+    answer: float = 60.0  # for workers to answer at all
+    poll: float = 5.0  # for the first round of asking them; every further one is twice as long
+
+    def at_least(self, seconds: float, longest: float) -> float:
+        """So many seconds, or more where the longest wait so far asks for it."""
+        return max(seconds, min(SLACK * longest, self.first))
+
+
+PATIENCE = Patience()  # unless a caller brings its own
 
 
 def host_and_port(target: str, what: str) -> Tuple[str, int]:
