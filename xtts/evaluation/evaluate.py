@@ -140,7 +140,7 @@ class _Model:
 def _model(folder: Path, recipe: Recipe) -> _Model:
     device = "/GPU:0" if tf.config.list_physical_devices("GPU") else "/CPU:0"
     if (folder / model_folder.RUN_MODEL).is_dir():
-        speaker = synthesizer.load_synthesizer(folder, note=lambda line: None)  # what is cut is counted here
+        speaker = synthesizer.Synthesizer.load(folder, note=lambda line: None)  # what is cut is counted here
         if speaker.model.codec is None:
             raise EvaluateError(
                 f"{folder}: its model has no codec to be judged by; import it again with --dvae dvae.pth"
