@@ -8,7 +8,7 @@ a layer computes in the type of its input, norms and softmaxes in float32.
 
 import copy
 import functools
-from typing import Any, ClassVar, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Any, ClassVar, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 import tensorflow as tf
@@ -173,6 +173,16 @@ def written(x: Tensor, values: Tensor, place: Tensor) -> Tensor:
     rows = tf.range(x.shape.num_elements() // (places * width))[:, None] * places + place
     updated = tf.tensor_scatter_nd_update(tf.reshape(x, [-1, width]), rows, tf.reshape(values, [-1, width]))
     return tf.reshape(updated, x.shape)
+
+
+def total(parts: Sequence[Tensor]) -> Tensor:
+    """The sum of tensors of one shape, in their order.
+
+    tf.add_n has none. Where a graph of static shapes takes most of a device's memory, by TensorFlow's own estimate,
+    which has a CPU at 256 MB, its memory optimizer turns a sum of three or more into a variable that each is added to
+    as soon as it is there: the last bits are those of a race. It does so with chains of + too, which become an add_n.
+    """
+    return parts[0] if len(parts) == 1 else tf.reduce_sum(tf.stack(parts), axis=0)
 
 
 class Linear(Module):
