@@ -144,7 +144,7 @@ class _TrainedModel:
 def _load_model(folder: Path, recipe: Recipe) -> _TrainedModel:
     device = "/GPU:0" if tf.config.list_physical_devices("GPU") else "/CPU:0"
     if (folder / model_folder.RUN_MODEL).is_dir():
-        speaker = synthesizer.load_synthesizer(folder, note=lambda line: None)  # unfinished sentences are counted here
+        speaker = synthesizer.Synthesizer.load(folder, note=lambda line: None)  # unfinished sentences are counted here
         if speaker.model.codec is None:
             raise EvaluateError(
                 f"{folder}: its model has no codec, which evaluation needs; import it again with --dvae dvae.pth"
