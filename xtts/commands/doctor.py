@@ -24,7 +24,6 @@ PARTS = {  # module: the requirement that brings it, as in pyproject.toml
     "tomli_w": "tomli-w",
     "librosa": "librosa",
     "soundfile": "soundfile",
-    "safetensors": "safetensors",
     "filelock": "filelock",
     "jinja2": "jinja2",
     "psutil": "psutil",
