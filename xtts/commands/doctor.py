@@ -22,7 +22,6 @@ PARTS = {  # module: the requirement that brings it, as in pyproject.toml
     "attrs": "attrs>=22.2",
     "cattrs": "cattrs>=22.2,!=23.1.0,!=23.1.1",
     "soundfile": "soundfile",
-    "safetensors": "safetensors",
     "jinja2": "jinja2",
     "psutil": "psutil",
     "tomlkit": "tomlkit",

@@ -107,7 +107,7 @@ def write_savedmodel(folder: Union[str, Path], out: Union[str, Path]) -> Path:
     """Write the model of a folder that a run or an import has made; the new folder, whole or not at all."""
     out = Path(out)
     if out.exists() and not (out.is_dir() and not any(out.iterdir())):
-        raise SavedModelError(f"{out}: this is there already; name a folder that is new or empty")
+        raise SavedModelError(f"{out}: this exists already; name a folder that is new or empty")
     model, parts = loading.load_model(folder), tf.Module()
     parts.gpt, parts.codec, parts.decoder, parts.speaker = model.gpt, model.codec, model.decoder, model.speaker
     draft = out.parent / f".{out.name}.{os.getpid()}"

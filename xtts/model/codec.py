@@ -18,7 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 from xtts.model.convolution import Conv1d
-from xtts.model.layers import Axes, Module, Tensor, extents, Random
+from xtts.model.layers import Axes, Module, Random, Tensor, extents
 from xtts.planning import sizes
 
 # In a published file, but no part of the codec: how often each code was used, kept for a loss that XTTS does not use.

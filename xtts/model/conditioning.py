@@ -6,12 +6,11 @@ whatever its length. Neither knows the order of the frames: a voice is the same 
 
 from typing import Any, List
 
-import numpy as np
 import tensorflow as tf
 
 from xtts.model.attention import attend
 from xtts.model.convolution import Conv1d
-from xtts.model.layers import GroupNorm, Linear, Module, Tensor, constant, extents, normal, Random
+from xtts.model.layers import GroupNorm, Linear, Module, Random, Tensor, constant, extents, normal
 from xtts.planning.sizes import LATENTS, GptSize
 
 RESIDUAL = 0.02  # deviation of what leads back into the residual stream, over the square root of how often that is

@@ -69,9 +69,7 @@ class ResBlock(layers.Module):
 class WaveformDecoder(layers.Module):
     """Latents [B, T, latent_width] and voices [B, speaker_width] to waves [B, samples(T)]."""
 
-    def __init__(
-        self, size: sizes.DecoderSize, latent_width: int, speaker_width: int, random: layers.Random
-    ) -> None:
+    def __init__(self, size: sizes.DecoderSize, latent_width: int, speaker_width: int, random: layers.Random) -> None:
         super().__init__()
         self._upsampling = size.upsampling
         self.conv_pre = Conv1d(latent_width, size.width, 7, random)

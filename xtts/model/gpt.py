@@ -22,7 +22,7 @@ import tensorflow as tf
 from xtts.model.attention import UNSEEN, causal
 from xtts.model.conditioning import ConditioningEncoder, PerceiverResampler
 from xtts.model.dropout import Dropout
-from xtts.model.layers import DEVIATION, Embedding, LayerNorm, Linear, Module, Tensor, extents, Random
+from xtts.model.layers import DEVIATION, Embedding, LayerNorm, Linear, Module, Random, Tensor, extents
 from xtts.model.transformer import Transformer
 from xtts.planning.shapes import STOPS
 from xtts.planning.sizes import LATENTS

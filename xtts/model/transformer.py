@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from xtts.model.attention import attend
 from xtts.model.dropout import Dropout
-from xtts.model.layers import Gpt2Linear, LayerNorm, Module, Tensor, again, extents, written, Random
+from xtts.model.layers import Gpt2Linear, LayerNorm, Module, Random, Tensor, again, extents, written
 from xtts.planning.sizes import GptSize as Size
 
 ROOT, CUBIC = (2 / np.pi) ** 0.5, 0.044715  # of the gelu

@@ -12,8 +12,8 @@ import attrs
 import numpy as np
 import tensorflow as tf
 
-from xtts.recipe.schema import TrainSection
 from xtts.model.layers import total
+from xtts.recipe.schema import TrainSection
 
 Tensor = Any  # tf.Tensor; TensorFlow brings no types
 Values = Callable[[Any], Any]  # of a variable, the copy of the replica that asks
