@@ -51,7 +51,7 @@ def write_report(folder: Union[str, Path]) -> Path:
     try:
         files.write_text(path, html)
     except OSError as error:
-        raise ReportError(f"{path} cannot be written: {error.strerror}; make room or rights for it") from None
+        raise ReportError(f"{path} cannot be written: {error.strerror}; free some space or make it writable") from None
     return path
 
 
