@@ -3,9 +3,9 @@
     python dual.py FOLDER planned|relaxed
 
 The data device computes codes and reference mels of recordings that are made in FOLDER, and the model device trains on
-them: two logical CPU devices, the package's own prefetcher between them, a small GPT and a small codec. It writes a JSON
-line when everything is traced, and one for every line it reads, which is the size of a buffer; the answer includes when
-each device was busy.
+them: two logical CPU devices, the package's own prefetcher between them, a small GPT and a small codec. It writes a
+JSON line when everything is traced, and one for every line it reads, which is the size of a buffer; the answer includes
+when each device was busy.
 """
 
 import json

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from xtts.reporting import mel_pictures
-from xtts.reporting.mel_pictures import TRANSPARENT, GAP, SCALE
+from xtts.reporting.mel_pictures import GAP, SCALE, TRANSPARENT
 
 
 def decode(content):
