@@ -1,10 +1,11 @@
-"""Two devices at work, in a process of its own: the size of a buffer comes in as a line, figures of some steps go out.
+"""Measures a data device and a model device at work, in a process of its own.
 
     python dual.py FOLDER planned|relaxed
 
-The data device makes codes and reference mels of recordings that are made in FOLDER, the model device trains on them:
-two logical CPU devices, the package's own feed between them, a GPT and a codec that are small. It writes a JSON line
-when everything is traced, and one for every line that comes in, with when each device was at work.
+The data device computes codes and reference mels of recordings that are made in FOLDER, and the model device trains on
+them: two logical CPU devices, the package's own prefetcher between them, a small GPT and a small codec. It writes a
+JSON line when everything is traced, and one for every line it reads, which is the size of a buffer; the answer includes
+when each device was busy.
 """
 
 import json
@@ -31,7 +32,7 @@ from xtts.training.placement import place_devices
 from xtts.training.stages import GptStage, trainable
 from xtts.training.step import TrainingSteps
 
-RATE, COUNT, STEPS = 22050, 40, 16  # recordings, and steps for each line that comes in
+RATE, COUNT, STEPS = 22050, 40, 16  # recordings, and steps for each line that is read
 SHARE = 0.35  # of LJSpeech's lengths
 LETTERS = "abcdefghijklmnopqrstuvwxyz "
 RECIPE = """

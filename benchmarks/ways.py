@@ -1,4 +1,4 @@
-"""Ways to bring lengths to shapes: LJSpeech's lengths and a way come in; steps of the GPT, measured in turns, go out.
+"""Ways of padding LJSpeech's lengths to shapes, compared by steps of the GPT measured in turns.
 
 Every step is measured in turns with every other, and an epoch's time is the sum over its batches: of a static shape
 those of its shape, of free lengths, pool by pool, those of a batch that was drawn there, scaled by their work. The

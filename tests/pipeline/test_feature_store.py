@@ -1,4 +1,4 @@
-"""store: features are made once, by whoever comes first; what is missing, damaged or of something else is made anew."""
+"""The feature store computes features once; what is missing, damaged or outdated is computed again."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""features: what the data device makes is what the host makes, clip by clip, whatever padding is around a clip."""
+"""Features of the data device are those of the host, clip by clip, whatever the padding."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""batches: what a step is made from, live or cached, is a function of (seed, number); what cannot be read is blank."""
+"""A batch, live or cached, is a function of (seed, number); what cannot be read is a blank row."""
 
 from pathlib import Path
 

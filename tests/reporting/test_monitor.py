@@ -1,4 +1,4 @@
-"""monitor: what is measured of a stage, and what is said about it."""
+"""The monitor measures a stage, and warns where something is wrong."""
 
 import io
 import json

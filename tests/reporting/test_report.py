@@ -1,4 +1,4 @@
-"""report, and what it is made of: a page for every run, however it ended."""
+"""The report is a well-formed page for every run, however it ended."""
 
 import json
 import re
@@ -223,5 +223,8 @@ def test_a_folder_that_is_not_a_runs_is_a_sentence(tmp_path):
 def test_a_report_is_made_without_tensorflow(tmp_path):
     """A quick page: nothing heavy is imported for it."""
     make(tmp_path, steps=2)
-    script = "import sys; from xtts.reporting import report; report.write_report(sys.argv[1]); assert 'tensorflow' not in sys.modules"
+    script = (
+        "import sys; from xtts.reporting import report; report.write_report(sys.argv[1]);"
+        " assert 'tensorflow' not in sys.modules"
+    )
     subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=True, cwd=str(ROOT))

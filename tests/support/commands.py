@@ -1,4 +1,4 @@
-"""The code blocks of the docs: a page comes in; what it asks to be typed, or why that is not tried, goes out."""
+"""The code blocks of the docs: what a page asks to be typed, or why that is not tried."""
 
 import re
 import shlex

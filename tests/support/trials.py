@@ -1,4 +1,4 @@
-"""Steps of small stages on made-up batches, for tests: sizes and devices come in, what moved goes out.
+"""Steps of small stages on made-up batches, on one device or several, and which weights they change.
 
 As a program, `trials.py FOLDER codec:2 gpt:1 gpt:0`, it mirrors stages over two logical CPU devices, with so many
 batches added up (0: one, of free lengths), and leaves what became of them in FOLDER: devices can be split only before

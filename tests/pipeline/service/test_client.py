@@ -12,6 +12,7 @@ import attrs
 import numpy as np
 import pytest
 import small_run
+import tensorflow as tf
 from recordings import record
 from run_processes import FORKS, Runs, has_stepped, losses, make_corpus
 from small import use_small
@@ -23,7 +24,8 @@ from xtts.model.mel import transform_for
 from xtts.pipeline.features import feature_functions
 from xtts.pipeline.prefetcher import Prefetcher
 from xtts.pipeline.recordings import Recordings, raw_copies
-from xtts.pipeline.service.client import LocalFallback, connect_service
+from xtts.pipeline.service.client import BatchStream, LocalFallback, Service, ServiceWorker, connect_service
+from xtts.pipeline.service.manifest import ManifestWriter
 from xtts.pipeline.service.servers import Patience, ServiceError
 
 LIMIT = 900  # seconds: a guard against hanging, for the slowest of machines
@@ -147,6 +149,19 @@ def test_two_workers_deliver_every_utterance_once_an_epoch(made, servers):
     assert said[1:] == []  # all of it came from the workers
     assert list(service.folder.glob("batches-*")) == []
     assert servers.end() == [0, 0, 0]
+
+
+def test_a_batch_queued_behind_those_of_a_faster_worker_is_waited_for(tmp_path, monkeypatch):
+    """However many later ones arrive first; none of them is dropped."""
+    count = 100
+    arriving = [{"number": tf.constant(n), "mel": tf.constant(n)} for n in [*range(1, count), 0]]
+    monkeypatch.setattr("xtts.compat.service.by_any", lambda *arguments: iter(arriving))
+    said = []
+    service = Service("grpc://nowhere:1", [ServiceWorker("a", "2", True)], tmp_path, 8000, said.append, PATIENT)
+    stream = BatchStream(service, range(count), ManifestWriter(tmp_path / "batches", range(count), str), {})
+    assert [int(stream.take(number)["mel"]) for number in range(count)] == list(range(count))
+    stream.close()
+    assert said == []
 
 
 @pytest.mark.parametrize("spared", [1, pytest.param(0, marks=pytest.mark.long)], ids=["one of two", "both"])

@@ -35,7 +35,8 @@ from xtts.pipeline.service.servers import GREETING, Patience, ServiceError, firs
 from xtts.pipeline.sources import Arrays, HostBatch, RemoteBatchSource
 from xtts.planning.batch_order import Batch, BatchOrder
 
-WINDOW, WINDOW_PER_WORKER = 32, 8  # batches kept ahead of the one that is missing: at least, and for each worker
+WINDOW, WINDOW_PER_WORKER = 32, 8  # batches kept ahead of the next one wanted: at least, and for each worker
+MAX_WINDOWS = 4  # kept while the next one wanted is missing: it may be queued behind those of a faster worker
 OUTSTANDING = 2  # requests to each worker at a time
 POLL = 0.1  # seconds between two looks whether a batch is overdue
 
@@ -162,6 +163,7 @@ class BatchStream:
         self._longest_gap = 0.0  # seconds between two arrivals
         self._longest_delay = 0.0  # seconds by which an overtaken batch arrived late
         self._is_open, self._is_streaming, self._last = True, True, time.monotonic()
+        self._is_full = False  # the latest batch waits for room
         self.missed: List[int] = []  # numbers that did not arrive in time
         threading.Thread(target=self._receive, name="xtts-service", daemon=True).start()
 
@@ -197,14 +199,14 @@ class BatchStream:
     def _is_missing(self, number: int) -> bool:
         if not self._is_open or not self._is_streaming:
             return True
-        now, is_full = time.monotonic(), self._highest >= self._lowest + self._window
+        now = time.monotonic()
         overtaken = self._patience.at_least(self._patience.overtaken, self._longest_delay)
         if self._highest >= number + self._window and now - self._overtaken.get(number, now) > overtaken:
             return True
         silence = self._patience.at_least(self._patience.silence, self._longest_gap)
         if self._highest < self._numbers.start:
             silence = self._patience.first
-        return not is_full and now - self._last > silence
+        return not self._is_full and now - self._last > silence
 
     def _miss(self, number: int) -> None:
         if not self.missed:
@@ -250,8 +252,9 @@ class BatchStream:
             self._longest_delay = max(self._longest_delay, now - self._overtaken.pop(number, now))
             self._highest = max(self._highest, number)
             self._changed.notify_all()
-            self._changed.wait_for(lambda: not self._is_open or number <= self._lowest + self._window)
-            self._last = time.monotonic()
+            self._is_full = True
+            self._changed.wait_for(lambda: not self._is_open or self._has_room(number))
+            self._is_full, self._last = False, time.monotonic()
             if self._lowest <= number < self._numbers.stop and number not in self._taken:
                 self._ready[number] = arrays
                 self._changed.notify_all()
@@ -260,10 +263,14 @@ class BatchStream:
             self._describe()
         return is_wanted
 
+    def _has_room(self, number: int) -> bool:
+        windows = 1 if self._lowest in self._ready else MAX_WINDOWS
+        return number <= self._lowest + windows * self._window
+
     def _describe(self) -> None:
         """Write the manifest further ahead than any worker can have come."""
         self._manifest.forget(self._lowest)
-        self._manifest.write(max(self._highest, self._lowest) + 4 * self._window + LINES_PER_FILE)
+        self._manifest.write(max(self._highest, self._lowest) + MAX_WINDOWS * self._window + LINES_PER_FILE)
 
 
 def connect_service(
