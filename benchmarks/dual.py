@@ -28,7 +28,7 @@ from xtts.planning.sizes import SIZES
 from xtts.recipe.loading import parse_recipe
 from xtts.training.optimizer import AdamW, Schedule
 from xtts.training.placement import place_devices
-from xtts.training.stages import GptStage, trainable
+from xtts.training.stages import TrainableGpt, trainable_weights
 from xtts.training.step import TrainingSteps
 
 RATE, COUNT, STEPS = 22050, 40, 16  # recordings, and steps for each line that comes in
@@ -94,8 +94,8 @@ class Pair:
         found = make_plan(recipe, lengths.text, lengths.frames, dataset.tokenizer.size)
         strategy = self.placement.start_strategy()
         with strategy.scope():
-            stage = GptStage(recipe, dataset.tokenizer, found.layout.shapes)
-            variables = [weight.variable for weight in trainable(stage).values()]
+            stage = TrainableGpt(recipe, dataset.tokenizer, found.layout.shapes)
+            variables = [weight.variable for weight in trainable_weights(stage).values()]
             optimizer = AdamW(variables, Schedule.of(recipe.train, 1e-4, recipe.train.steps), recipe.train)
         codec = Codec(SIZES["tiny"].codec, recipe.audio.n_mels, np.random.default_rng(0))
         stats = np.ones(recipe.audio.n_mels, np.float32)

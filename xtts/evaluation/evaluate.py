@@ -43,7 +43,7 @@ from xtts.reporting.journal import Journal
 from xtts.text.normalise import normalise
 from xtts.training.checkpoint import Checkpoints
 from xtts.training.context import HELD_ROWS, MOST_HELD, held_out_shapes
-from xtts.training.stages import CodecStage, GptStage, Stage
+from xtts.training.stages import TrainableCodec, TrainableGpt, TrainableModel
 from xtts.weights import assignment, model_folder
 
 FILE = "evaluation.json"
@@ -213,7 +213,7 @@ def _seconds(one: Utterance) -> float:
 def _losses(recipe: Recipe, dataset: Dataset, part: Split, model: _Model) -> Dict[str, Dict[str, float]]:
     """The loss of each stage on what was held out, as the run's own validation measures it."""
     features = Features(recipe.audio, model.device, model.stats, model.codec)
-    codec = CodecStage(recipe)
+    codec = TrainableCodec(recipe)
     codec.model = model.codec
     shape = attrs.evolve(codec.shapes[0], batch_size=min(HELD_ROWS, codec.shapes[0].batch_size))
     every = BatchOrder(np.zeros(min(len(part.lengths), MOST_HELD), np.int16), (shape.batch_size,), recipe.run.seed)
@@ -221,7 +221,7 @@ def _losses(recipe: Recipe, dataset: Dataset, part: Split, model: _Model) -> Dic
     found = {codec.name: _loss(codec, shape, source, every, model.device)}
     if model.speaker is not None:
         layout = held_out_shapes(recipe, part)
-        gpt = GptStage(recipe, dataset.tokenizer, layout.shapes)
+        gpt = TrainableGpt(recipe, dataset.tokenizer, layout.shapes)
         gpt.model = model.speaker.model.gpt
         said = GptSource(recipe, part, dataset.tokenizer, layout.shapes, features, None, is_random=False)
         order = BatchOrder(layout.shape_of[:MOST_HELD], (layout.shapes[0].batch_size,), recipe.run.seed)
@@ -229,7 +229,7 @@ def _losses(recipe: Recipe, dataset: Dataset, part: Split, model: _Model) -> Dic
     return found
 
 
-def _loss(stage: Stage, shape: Shape, source: BatchSource, order: BatchOrder, device: str) -> Dict[str, float]:
+def _loss(stage: TrainableModel, shape: Shape, source: BatchSource, order: BatchOrder, device: str) -> Dict[str, float]:
     """The mean of a stage's loss and of its parts."""
     names = sorted(stage.inputs(shape, 1))
 

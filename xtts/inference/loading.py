@@ -29,7 +29,6 @@ from xtts.weights import assignment, model_folder
 from xtts.weights.layout import MEL_STATS, PREFIXES, ModelDescription
 from xtts.weights.safetensors_file import Tensors
 
-VOICES = "voices"  # where a run keeps recordings that it held out
 REFERENCE_SECONDS = 6.0  # of a voice, that the published model hears at a time
 # How codes are drawn: as XTTS-v2 was published; and for a run's own model, whose few codes must be said again and
 # again, and which is understood best when little is left to chance.

@@ -40,7 +40,7 @@ from xtts.training.cluster.collectives import Collectives
 from xtts.training.optimizer import AdamW, Schedule
 from xtts.training.placement import Placement
 from xtts.training.samples import CodecSamples, GptSamples
-from xtts.training.stages import CodecStage, GptStage, Stage, trainable
+from xtts.training.stages import TrainableCodec, TrainableGpt, TrainableModel, trainable_weights
 from xtts.weights import assignment, model_folder
 from xtts.weights.layout import PREFIXES
 
@@ -103,7 +103,7 @@ class StageSetup:
     """What a stage trains with."""
 
     context: TrainingContext
-    stage: Stage
+    stage: TrainableModel
     optimizer: AdamW
     order: BatchOrder
     source: RemoteBatchSource
@@ -166,7 +166,7 @@ def codec_setup(context: TrainingContext, published: Optional[Mapping[str, np.nd
     prefix = PREFIXES["codec"]
     own = {name: tensor for name, tensor in (published or {}).items() if name.startswith(prefix)}
     with context.strategy.scope():
-        stage = CodecStage(recipe)
+        stage = TrainableCodec(recipe)
         if own:
             assignment.load_weights(stage.model, own, prefix)
         # No average of weights: the codebook follows the encoder as it is.
@@ -226,7 +226,7 @@ def gpt_setup(
     use_stop_token = model_folder.is_published(recipe.model.weights)
     pace = context.plan.pace if published is None else None
     with context.strategy.scope():
-        stage = GptStage(recipe, dataset.tokenizer, shapes, _text_rows(published), use_stop_token, pace)
+        stage = TrainableGpt(recipe, dataset.tokenizer, shapes, _text_rows(published), use_stop_token, pace)
         if published is not None:
             _load_gpt(stage, published, recipe.run.seed)
         optimizer = _optimizer(recipe, stage, recipe.train.ema_decay)
@@ -295,9 +295,9 @@ def _made_of_gpt(context: TrainingContext, codec: Codec) -> Makes:
     return {"codes": ("waves", make["codes"]), "reference": ("reference_waves", make["reference_mel"])}
 
 
-def _optimizer(recipe: Recipe, stage: Stage, ema_decay: float) -> AdamW:
+def _optimizer(recipe: Recipe, stage: TrainableModel, ema_decay: float) -> AdamW:
     schedule = Schedule.of(recipe.train, recipe.learning_rate_of(stage.name), recipe.steps_of(stage.name))
-    variables = [weight.variable for weight in trainable(stage).values()]
+    variables = [weight.variable for weight in trainable_weights(stage).values()]
     return AdamW(variables, schedule, attrs.evolve(recipe.train, ema_decay=ema_decay))
 
 
@@ -312,7 +312,7 @@ def _text_rows(published: Optional[Mapping[str, np.ndarray]]) -> Optional[int]:
     return None if published is None else len(published[assignment.TEXT_ROWS[0]])
 
 
-def _load_gpt(stage: GptStage, published: Mapping[str, np.ndarray], seed: int) -> None:
+def _load_gpt(stage: TrainableGpt, published: Mapping[str, np.ndarray], seed: int) -> None:
     """Published weights, with rows for tokens that only our vocabulary has."""
     prefix = PREFIXES["gpt"]
     own = {name: tensor for name, tensor in published.items() if name.startswith(prefix)}

@@ -23,7 +23,7 @@ from xtts.training.checkpoint import Checkpoints, TrainingState
 from xtts.training.cluster.collectives import Collectives
 from xtts.training.optimizer import AdamW
 from xtts.training.signals import told_to_stop
-from xtts.training.stages import Stage, trainable
+from xtts.training.stages import TrainableModel, trainable_weights
 from xtts.training.step import StepResult, TrainingSteps
 from xtts.weights.assignment import assign_weights, published_value
 
@@ -41,7 +41,7 @@ class RunStopped(XttsError):
 class TrainingLoop:
     """One stage on its way."""
 
-    stage: Stage
+    stage: TrainableModel
     optimizer: AdamW
     steps: TrainingSteps
     feed: Callable[[int], Prefetcher]  # from a step on
@@ -153,7 +153,7 @@ class TrainingLoop:
         """Everything that moves: model.NAME as published; and of what gradients move first.NAME, second., average."""
         found = {f"{MODEL}{name}": weight for name, weight in self.stage.model.weights().items()}
         for slot, variables in self.optimizer.slots().items():
-            for (name, weight), variable in zip(trainable(self.stage).items(), variables):
+            for (name, weight), variable in zip(trainable_weights(self.stage).items(), variables):
                 found[f"{slot}.{name}"] = Weight(variable, weight.axes)
         return found
 

@@ -29,8 +29,6 @@ from xtts.corpus.utterances import count_reasons, write_rejected
 from xtts.errors import XttsError
 from xtts.files import json_digest
 from xtts.formatting import count_of
-from xtts.inference import voices
-from xtts.inference.loading import VOICES
 from xtts.pipeline.recordings import Recordings
 from xtts.pipeline.service.client import Service, connect_service
 from xtts.pipeline.service.servers import local_service
@@ -55,6 +53,7 @@ from xtts.training.context import StageSetup, TrainingContext, codec_setup, froz
 from xtts.training.fingerprint import Fingerprint, check_agreement, diff_fingerprints, make_fingerprint
 from xtts.training.loop import TrainingLoop
 from xtts.training.placement import Placement, place_devices
+from xtts.training.reference_voices import VOICES, keep_voices
 from xtts.training.run_lock import RunLock
 from xtts.training.signals import interrupted
 from xtts.training.step import TrainingSteps
@@ -228,7 +227,7 @@ def _train_gpt(context: TrainingContext, codec: Tensors, published: Optional[Ten
     if not context.collectives.is_chief:
         return
     _write_model(context, state, {**(published or {}), **own})
-    voices.keep_voices(context.folder / VOICES, context.dataset.held_out.corpus.utterances)
+    keep_voices(context.folder / VOICES, context.dataset.held_out.corpus.utterances)
 
 
 def _trained(context: TrainingContext, name: str, now: Fingerprint, make_rig: Any) -> TrainingState:

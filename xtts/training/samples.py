@@ -15,9 +15,8 @@ from xtts import compat
 from xtts.audio import wav
 from xtts.audio.griffin_lim import griffin_lim
 from xtts.audio.mel import MelSpec
-from xtts.inference.generation import decode_codes, max_codes
 from xtts.model.codec import Codec
-from xtts.model.generation import generate
+from xtts.model.generation import decode_codes, generate, max_codes
 from xtts.model.gpt import Gpt
 from xtts.pipeline.features import Features, reference_shape, samples_for
 from xtts.pipeline.recordings import Recordings

@@ -39,7 +39,7 @@ class StepPiece(NamedTuple):
     of: int
 
 
-class Stage(Protocol):
+class TrainableModel(Protocol):
     """A model and its losses."""
 
     name: str
@@ -67,7 +67,7 @@ class Stage(Protocol):
         """Move these weights by a whole step's statistics, unless the step was not good."""
 
 
-class CodecStage:
+class TrainableCodec:
     """Mels to codes and back."""
 
     name = "codec"
@@ -118,7 +118,7 @@ class CodecStage:
             average.assign(tf.where(is_good, tf.convert_to_tensor(average), old))
 
 
-class GptStage:
+class TrainableGpt:
     """Text and a voice to codes."""
 
     name = "gpt"
@@ -204,6 +204,6 @@ def tokens_of(
     )
 
 
-def trainable(stage: Stage) -> Dict[str, Weight]:
+def trainable_weights(stage: TrainableModel) -> Dict[str, Weight]:
     """The weights that gradients move, by their published names."""
     return {name: weight for name, weight in stage.model.weights().items() if weight.variable.trainable}
