@@ -13,6 +13,8 @@ from typing import Any, ClassVar, Dict, Iterator, List, NamedTuple, Optional, Tu
 import numpy as np
 import tensorflow as tf
 
+from xtts import compat
+
 Tensor = Any  # tf.Tensor; TensorFlow brings no types
 Axes = Tuple[int, ...]
 
@@ -150,7 +152,7 @@ def _has_batched(dtype: Any) -> bool:
 
 @functools.lru_cache(maxsize=None)
 def has_gpu() -> bool:
-    return bool(tf.config.list_physical_devices("GPU"))
+    return compat.has_gpu()
 
 
 def again(x: Tensor, dy: Tensor) -> Tensor:

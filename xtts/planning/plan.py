@@ -4,9 +4,6 @@ TensorFlow is not asked for any of it. `Plan.text()` is the page a person reads 
 same for a machine; `layout` and `order` are what the run then follows.
 """
 
-import os
-import shutil
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Tuple
 
 import attrs
@@ -14,7 +11,7 @@ import numpy as np
 
 from xtts.errors import XttsError
 from xtts.formatting import count_of, format_excess, format_reasons
-from xtts.planning import memory, shapes
+from xtts.planning import machine, memory, shapes
 from xtts.planning.batch_order import BatchOrder
 from xtts.planning.memory import MemoryBudget
 from xtts.planning.shapes import ShapePlan, TraceCost
@@ -199,26 +196,22 @@ def make_plan(
     )
 
 
-def resolve_shapes(recipe: Recipe, begun: Optional[str] = None) -> Recipe:
+def resolve_shapes(recipe: Recipe, begun: Optional[str] = None, has_gpu: Optional[bool] = None) -> Recipe:
     """The recipe with `shapes = "auto"` decided: as a run was `begun`, or by what is fastest on this machine.
 
     On CPUs free lengths are: they start with one trace and pad least. Static shapes pay where a device tunes itself to
     each shape, so they are for GPUs, those that a recipe names and a machine lacks too; and for XLA, and where somebody
-    says how many there are to be.
+    says how many there are to be. `has_gpu`: whether the run trains on a GPU; None: its devices are not placed yet, and
+    the machine is asked.
     """
     if recipe.data.shapes != "auto":
         return recipe
     is_static = recipe.train.jit_compile is True or recipe.data.shape_count != "auto" or recipe.devices.names_gpus
-    dynamic_shapes = not (is_static or has_gpu())
-    shapes: Any = begun or ("relaxed" if dynamic_shapes else "planned")
+    shapes: Any = begun
+    if not shapes:
+        is_static = is_static or (machine.has_gpu() if has_gpu is None else has_gpu)
+        shapes = "planned" if is_static else "relaxed"
     return attrs.evolve(recipe, data=attrs.evolve(recipe.data, shapes=shapes))
-
-
-def has_gpu() -> bool:
-    """Whether this machine has a GPU that is not hidden; TensorFlow is not asked."""
-    if os.environ.get("CUDA_VISIBLE_DEVICES", "0").strip() in ("", "-1"):
-        return False
-    return shutil.which("nvidia-smi") is not None or Path("/dev/kfd").exists()  # NVIDIA's driver, or AMD's
 
 
 def length_limits(recipe: Recipe) -> Tuple[int, int]:

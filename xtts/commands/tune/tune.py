@@ -18,6 +18,7 @@ from xtts import files
 from xtts.commands.tune.trial import PROGRAM, TrialResult, Trials, finished_codec, folder_for_a_while
 from xtts.errors import UsageError, XttsError
 from xtts.pipeline.buffer import LARGEST_BUFFER, reader_count
+from xtts.planning import machine
 from xtts.planning import plan as plans
 from xtts.progress import ProgressBar
 from xtts.recipe import loading
@@ -335,7 +336,7 @@ def _doubled(recipe: Recipe, key: Key) -> List[Changes]:
 
 
 def _precision(recipe: Recipe) -> List[Changes]:
-    others = ("float32", "bfloat16", *(["float16"] if plans.has_gpu() else []))
+    others = ("float32", "bfloat16", *(["float16"] if machine.has_gpu() else []))
     return [{("train", "precision"): other} for other in others if other != recipe.train.precision]
 
 
