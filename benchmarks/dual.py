@@ -28,7 +28,8 @@ from xtts.planning.sizes import SIZES
 from xtts.recipe.loading import parse_recipe
 from xtts.training.optimizer import AdamW, Schedule
 from xtts.training.placement import place_devices
-from xtts.training.stages import TrainableGpt, trainable_weights
+from xtts.training.stages.gpt import TrainableGpt
+from xtts.training.stages.stage import trainable_weights
 from xtts.training.step import TrainingSteps
 
 RATE, COUNT, STEPS = 22050, 40, 16  # recordings, and steps for each line that comes in
@@ -104,7 +105,7 @@ class Pair:
             recipe, dataset.train, dataset.tokenizer, found.layout.shapes, features, None, True, stage.dynamic_shapes
         )
         self._order, self._features, self._at = found.order, features, 0
-        self._steps = TrainingSteps(stage, optimizer, strategy, self.placement, recipe, jit_compile=False)
+        self._steps = TrainingSteps(stage, optimizer, strategy=strategy, placement=self.placement, recipe=recipe)
         self._steps.trace(lambda done, total: None)
         warm_up(self._source, self._order, stage.dynamic_shapes)
 

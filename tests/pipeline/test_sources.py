@@ -19,7 +19,8 @@ from xtts.pipeline.sources import Recordings, warm_up
 from xtts.planning.batch_order import CUTS, Batch, random_words
 from xtts.planning.shapes import codec_shape
 from xtts.planning.sizes import FRAMES_PER_CODE
-from xtts.training.stages import TrainableCodec, TrainableGpt
+from xtts.training.stages.codec import TrainableCodec
+from xtts.training.stages.gpt import TrainableGpt
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from xtts.planning import plan as plans
 from xtts.planning.plan import CURVE, MachineSpeed, PlanError, make_plan
 from xtts.recipe.loading import parse_recipe
+from xtts.training.stages import stages_of
 
 GOLDEN_JOINT = [146, 206, 247, 299, 340, 404]
 GOLDEN_HASH = "9fd3f10e1f30d9c9687df4acd35a77588296fa69bfa4189bcc90e299fda4d193"
@@ -24,7 +25,8 @@ def corpus(count=600, seed=0):
 
 
 def planned(text, count=600, **more):
-    return make_plan(parse_recipe("[run]\nname = 'test'\n" + text), *corpus(count), text_tokens=60, **more)
+    recipe = parse_recipe("[run]\nname = 'test'\n" + text)
+    return make_plan(recipe, *corpus(count), text_tokens=60, stages=stages_of(recipe), **more)
 
 
 @pytest.mark.parametrize("mode", ["planned", "fixed", "relaxed"])
@@ -80,7 +82,7 @@ def test_relaxed_batches_are_as_long_as_their_longest_member():
 
 def test_relaxed_workers_have_as_many_rows_each():
     """A step is as long as its longest member on any worker, and blank rows are only those that make workers equal."""
-    found = planned("[data]\nshapes = 'relaxed'", workers=3)
+    found = planned("[data]\nshapes = 'relaxed'", replicas=3)
     text, mel = corpus()
     joint = 39 + text + -(-mel // 4)
     work = joint * (6 * 256 + joint)
@@ -243,6 +245,6 @@ def test_the_same_corpus_has_the_same_plan_everywhere():
 
 
 def test_planning_does_not_load_tensorflow():
-    """A plan is made before TensorFlow starts."""
-    code = "import sys; import xtts.planning.plan; sys.exit('tensorflow' in sys.modules)"
+    """A plan is made before TensorFlow starts, and where it is missing; stages are described without it too."""
+    code = "import sys; import xtts.planning.plan; import xtts.training.stages; sys.exit('tensorflow' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

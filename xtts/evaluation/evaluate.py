@@ -43,7 +43,9 @@ from xtts.reporting.journal import Journal
 from xtts.text.normalise import normalise
 from xtts.training.checkpoint import Checkpoints
 from xtts.training.context import HELD_ROWS, MOST_HELD, held_out_shapes
-from xtts.training.stages import TrainableCodec, TrainableGpt, TrainableModel
+from xtts.training.stages.codec import TrainableCodec
+from xtts.training.stages.gpt import TrainableGpt
+from xtts.training.stages.stage import TrainableModel
 from xtts.weights import assignment, model_folder
 
 FILE = "evaluation.json"

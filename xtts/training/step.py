@@ -21,7 +21,7 @@ from xtts.planning.shapes import Shape
 from xtts.recipe.schema import Recipe
 from xtts.training.optimizer import AdamW
 from xtts.training.placement import Placement
-from xtts.training.stages import StepPiece, TrainableModel, trainable_weights
+from xtts.training.stages.stage import StepPiece, TrainableModel, trainable_weights
 
 Tensor = Any  # tf.Tensor; TensorFlow brings no types
 
@@ -46,10 +46,11 @@ class TrainingSteps:
         self,
         stage: TrainableModel,
         optimizer: AdamW,
+        *,
         strategy: Any,
         placement: Placement,
         recipe: Recipe,
-        jit_compile: bool,
+        jit_compile: bool = False,
         validation_shape: Optional[Shape] = None,
     ) -> None:
         self._stage, self._optimizer, self._strategy = stage, optimizer, strategy
