@@ -328,6 +328,8 @@ class Recipe:
     cluster: ClusterSection = attrs.field(factory=ClusterSection)
 
     def __attrs_post_init__(self) -> None:
+        if attrs.validators.get_disabled():  # a file's settings were checked already, with their lines
+            return
         found = find_contradictions(self.as_tables())
         if found:
             raise ValueError("; ".join(f"{'.'.join(keys[0])}: {problem}" for keys, problem in found))

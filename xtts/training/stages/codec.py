@@ -27,6 +27,7 @@ class CodecStage(Stage):
 
     name: ClassVar[str] = "codec"
     section: ClassVar[str] = "codec"
+    has_planned_shapes: ClassVar[bool] = False
 
     def shapes(self, recipe: Recipe, planned: Sequence[Shape]) -> Sequence[Shape]:
         return (codec_shape(recipe.codec),)

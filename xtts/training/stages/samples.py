@@ -67,4 +67,4 @@ class SampleWriter:
         (folder / f"{name}.png").write_bytes(mel_pictures.mel_png(*shown))
         self.journal.add_sample(self.stage, step, kind, text, f"samples/{name}.wav", f"samples/{name}.png")
         self.board.audio(step, f"{self.stage}/{kind}_{number}", wave, self.spec.sample_rate)
-        self.board.picture(step, f"{self.stage}/{kind}_{number}", mel_pictures.pixels(*shown))
+        self.board.picture(step, f"{self.stage}/{kind}_{number}_mel", mel_pictures.pixels(*shown))

@@ -34,6 +34,7 @@ class Stage(abc.ABC):
     name: ClassVar[str]  # in run.stages, in journals, and of the folder of checkpoints
     section: ClassVar[str] = "train"  # of the recipe; what it leaves unset is read from [train]
     needs: ClassVar[Tuple[str, ...]] = ()  # earlier stages whose weights it uses, frozen, on the data devices
+    has_planned_shapes: ClassVar[bool] = True  # False: its batches have one shape of their own, whatever the corpus
     completes_model: ClassVar[bool] = False  # whether what is trained can be heard: the folder `model` is written
 
     # What a plan asks; without TensorFlow.
