@@ -29,7 +29,8 @@ from xtts.planning.sizes import SIZES
 from xtts.recipe.loading import parse_recipe
 from xtts.training.optimizer import AdamW, Schedule
 from xtts.training.placement import place_devices
-from xtts.training.stages import GptStage, trainable
+from xtts.training.stages.gpt import TrainableGpt
+from xtts.training.stages.stage import trainable_weights
 from xtts.training.step import TrainingSteps
 
 RATE, COUNT, STEPS = 22050, 40, 16  # recordings, and steps for each line that is read
@@ -95,8 +96,8 @@ class Pair:
         found = make_plan(recipe, lengths.text, lengths.frames, dataset.tokenizer.size)
         strategy = self.placement.start_strategy()
         with strategy.scope():
-            stage = GptStage(recipe, dataset.tokenizer, found.layout.shapes)
-            variables = [weight.variable for weight in trainable(stage).values()]
+            stage = TrainableGpt(recipe, dataset.tokenizer, found.layout.shapes)
+            variables = [weight.variable for weight in trainable_weights(stage).values()]
             optimizer = AdamW(variables, Schedule.of(recipe.train, 1e-4, recipe.train.steps), recipe.train)
         codec = Codec(SIZES["tiny"].codec, recipe.audio.n_mels, np.random.default_rng(0))
         stats = np.ones(recipe.audio.n_mels, np.float32)
@@ -105,7 +106,7 @@ class Pair:
             recipe, dataset.train, dataset.tokenizer, found.layout.shapes, features, None, True, stage.dynamic_shapes
         )
         self._order, self._features, self._at = found.order, features, 0
-        self._steps = TrainingSteps(stage, optimizer, strategy, self.placement, recipe, jit_compile=False)
+        self._steps = TrainingSteps(stage, optimizer, strategy=strategy, placement=self.placement, recipe=recipe)
         self._steps.trace(lambda done, total: None)
         warm_up(self._source, self._order, stage.dynamic_shapes)
 

@@ -20,14 +20,12 @@ sys.path.insert(0, str(HERE.parent / "benchmarks"))
 
 from lengths import ljspeech_like  # noqa: E402
 
-from xtts.planning import (
-    memory,
-    shapes,  # noqa: E402
-)
+from xtts.planning import shapes  # noqa: E402
 from xtts.planning.plan import PASSES, make_plan  # noqa: E402
 from xtts.planning.sizes import FRAMES_PER_CODE, SIZES, count_parameters, step_cost  # noqa: E402
 from xtts.recipe.loading import parse_recipe  # noqa: E402
-from xtts.reporting import charts
+from xtts.reporting import charts  # noqa: E402
+from xtts.training.stages import STAGES  # noqa: E402
 
 ASSUMED = {  # nobody has measured these here
     "GPU, multiply-adds a second that training reaches": 20e12,
@@ -205,7 +203,7 @@ def models() -> str:
     rows = []
     for name in SIZES_SHOWN:
         layout = make_plan(recipe(name), *ljspeech_like(SAMPLE), TOKENS).layout
-        largest = max(memory.batch_bytes(recipe(name), shape, "gpt") for shape in layout.shapes)
+        largest = max(STAGES["gpt"].batch_bytes(recipe(name), shape) for shape in layout.shapes)
         cores = measured().get(f"features-{name}")
         made = f"{1000 * each(f'features-{name}', 'seconds'):.3g} ms" if cores else "not measured"
         rows.append(

@@ -110,11 +110,11 @@ def plan(arguments: argparse.Namespace) -> int:
     recipe = _recipe(arguments)
 
     from xtts.planning import plan as plans
-    from xtts.planning.dataset import load_dataset
+    from xtts.planning.dataset import load_dataset, plan_dataset
+    from xtts.training.stages import stages_of
 
     recipe = plans.resolve_shapes(recipe)
-    dataset = load_dataset(recipe, _aside)
-    made = plans.make_plan(recipe, *_planned_from(dataset))
+    made = plan_dataset(recipe, load_dataset(recipe, _aside), stages_of(recipe))
     print(json_text(made.as_json()) if arguments.json else made.text(), end="")
     return 0
 
@@ -336,14 +336,6 @@ def _recipe(arguments: argparse.Namespace) -> Any:
     from xtts.recipe import loading
 
     return loading.load_recipe(arguments.recipe, [loading.Override(*setting) for setting in arguments.settings])
-
-
-def _planned_from(dataset: Any) -> Any:
-    """What `plan` takes of a dataset."""
-    from xtts.corpus.utterances import count_reasons
-
-    lengths = dataset.train.lengths
-    return lengths.text, lengths.frames, dataset.tokenizer.size, count_reasons(dataset.rejected)
 
 
 def _aside(line: str) -> None:

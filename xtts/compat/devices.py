@@ -31,6 +31,11 @@ def physical_devices(kind: str = "GPU", offered: Offered = OFFERED) -> List[Any]
     return list(offered.list_physical(kind))
 
 
+def has_gpu(offered: Offered = OFFERED) -> bool:
+    """Whether TensorFlow sees a GPU."""
+    return bool(physical_devices("GPU", offered))
+
+
 def logical_devices(kind: str = "GPU", offered: Offered = OFFERED) -> List[str]:
     """The names, such as "/GPU:0", of the devices that ops can be placed on. This call starts TensorFlow."""
     return [f"/{kind}:{number}" for number in range(len(offered.list_logical(kind)))]

@@ -14,6 +14,8 @@ import attrs
 import numpy as np
 import tensorflow as tf
 
+from xtts import compat
+
 Tensor = Any  # tf.Tensor; TensorFlow brings no types
 Axes = Tuple[int, ...]
 Random = Optional[np.random.Generator]  # draws initial weights; None: they are going to be loaded, so none is drawn
@@ -173,7 +175,7 @@ def _has_batched(dtype: Any) -> bool:
 
 @functools.lru_cache(maxsize=None)
 def has_gpu() -> bool:
-    return bool(tf.config.list_physical_devices("GPU"))
+    return compat.has_gpu()
 
 
 def again(x: Tensor, dy: Tensor) -> Tensor:

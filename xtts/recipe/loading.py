@@ -145,10 +145,13 @@ def _check(tables: Dict[str, Any]) -> List[Mistake]:
 
 
 def _structure(tables: Dict[str, Any]) -> "Recipe":
-    """The recipe that sound tables say."""
+    """The recipe of tables that were checked, and are not checked again."""
+    from attrs import validators
+
     from xtts.recipe.schema import Recipe
 
-    return cast(Recipe, _converter().structure(tables, Recipe))
+    with validators.disabled():
+        return cast(Recipe, _converter().structure(tables, Recipe))
 
 
 @lru_cache(maxsize=None)

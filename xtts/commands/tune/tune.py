@@ -18,6 +18,7 @@ from xtts import files
 from xtts.commands.tune.trial import PROGRAM, TrialResult, Trials, finished_codec, folder_for_a_while
 from xtts.errors import UsageError, XttsError
 from xtts.pipeline.buffer import reader_count
+from xtts.planning import machine
 from xtts.planning import plan as plans
 from xtts.planning.memory import LARGEST_BUFFER
 from xtts.progress import ProgressBar
@@ -26,6 +27,7 @@ from xtts.recipe.edit import Edit, apply_edits, describe_edits
 from xtts.recipe.lines import Key, RecipeError
 from xtts.recipe.schema import Recipe
 from xtts.training.signals import interrupted
+from xtts.training.stages import STAGES, stages_of
 
 MARGIN = 0.03  # by which a candidate must be faster, whatever the noise
 FAR_SLOWER = 0.9  # of the best; nobody need measure that again
@@ -61,7 +63,7 @@ class TunedSetting:
 
 def tuned_settings(stage: str) -> List[TunedSetting]:
     """What is tried, in this order: what is traced quickly first, and what needs many traces last."""
-    batch: Key = ("train", "batch_size") if stage == "gpt" else ("codec", "batch_size")
+    batch: Key = (STAGES[stage].section, "batch_size")
     other = "a step learns from other utterances: look at train.learning_rate and train.steps too"
     found = [
         TunedSetting("batch", (batch,), lambda recipe: _doubled(recipe, batch), other, False),
@@ -73,7 +75,7 @@ def tuned_settings(stage: str) -> List[TunedSetting]:
         TunedSetting("shapes", _SHAPES, _shapes, "the same utterances, in other batches", False),
         TunedSetting("xla", (("train", "jit_compile"), *_SHAPES), _xla, "the same, but for rounding", True),
     ]
-    return [knob for knob in found if stage == "gpt" or knob.name != "shapes"]  # the codec has one
+    return [knob for knob in found if STAGES[stage].has_planned_shapes or knob.name != "shapes"]
 
 
 @attrs.frozen
@@ -135,7 +137,7 @@ def tune(
         raise TuneUsageError(
             f"{path}: [cluster] names several workers, and a trial is one process; leave it out while tuning"
         )
-    stage = "gpt" if "gpt" in recipe.run.stages else "codec"
+    stage = stages_of(recipe)[-1].name
     chosen = _only(tuned_settings(stage), only)
     with ProgressBar("tuning") as bar, interrupted():
         search = _Search(path, flags, minutes, bar, say)
@@ -287,7 +289,8 @@ class _Search:
 def _codec(trials: Trials, recipe: Recipe, say: Callable[[str], None]) -> Iterator[Optional[Path]]:
     """A folder with a codec, where the GPT's trials need one: the run's own when it is finished, or a makeshift."""
     own = Path(recipe.run.folder) / recipe.run.name
-    if trials.stage != "gpt" or (recipe.model.weights is not None and "codec" not in recipe.run.stages):
+    needed = STAGES[trials.stage].needs
+    if not needed or (recipe.model.weights is not None and not set(needed) & set(recipe.run.stages)):
         yield None
     elif finished_codec(own):
         yield own
@@ -336,7 +339,7 @@ def _doubled(recipe: Recipe, key: Key) -> List[Changes]:
 
 
 def _precision(recipe: Recipe) -> List[Changes]:
-    others = ("float32", "bfloat16", *(["float16"] if plans.has_gpu() else []))
+    others = ("float32", "bfloat16", *(["float16"] if machine.has_gpu() else []))
     return [{("train", "precision"): other} for other in others if other != recipe.train.precision]
 
 
