@@ -74,11 +74,11 @@ class Live:
         elif time.monotonic() - self._said >= PLAIN_SECONDS or step >= self.total_steps:
             self._said = time.monotonic()
             left = format_duration(self.bar.left(step, self.total_steps))
-            self.bar.say(f"{self.stage} step {step:,}/{self.total_steps:,}, {figures}, {left} left")
+            self.bar.log(f"{self.stage} step {step:,}/{self.total_steps:,}, {figures}, {left} left")
 
     def say(self, line: str) -> None:
         """A line that stays."""
-        self.bar.say(line)
+        self.bar.log(line)
 
     def close(self) -> None:
         self.bar.wipe()

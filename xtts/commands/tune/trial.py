@@ -18,6 +18,7 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Seque
 
 import attrs
 
+from xtts.processes import start_child
 from xtts.recipe.lines import Key
 from xtts.reporting.journal import Journal
 
@@ -103,11 +104,8 @@ class Trials:
         flags = [f"--set={setting}" for setting in (*self.settings, *own, *settings)]
         log = folder / "trial.log"
         with log.open("wb") as file:
-            process = subprocess.Popen(
-                [*self.program, "run", str(self.recipe), *flags],
-                stdin=subprocess.DEVNULL,
-                stdout=file,
-                stderr=subprocess.STDOUT,
+            process = start_child(
+                [*self.program, "run", str(self.recipe), *flags], stdout=file, stderr=subprocess.STDOUT
             )
         try:
             yield process, log

@@ -159,9 +159,9 @@ def write_tuned(path: Path, out: Path, tuning: Tuning) -> None:
 def check_out(path: Path, out: Path) -> None:
     """That the file to be written is a new one, before minutes are spent."""
     if out.exists():
-        raise TuneError(f"{out} is there already, and is not written over; name another file with -o, or remove it")
+        raise TuneUsageError(f"-o {out}: this exists already; name another file, or remove it")
     if not out.parent.is_dir():
-        raise TuneError(f"{out}: there is no folder {out.parent}; make it, or name another file with -o")
+        raise TuneUsageError(f"-o {out}: there is no folder {out.parent}; make it, or name another file")
 
 
 class _Search:

@@ -21,6 +21,7 @@ from typing import Any, Dict, Iterator, List, NoReturn, Optional, Tuple
 
 from xtts import __version__
 from xtts.errors import UsageError, XttsError
+from xtts.processes import start_child
 
 ADDRESS = r"grpc://([^\s/:\[\]]+|\[[0-9A-Fa-f:.]+\]):(\d{1,5})"
 GREETING = "xtts-worker.json"  # in the folder a worker runs in: who it is, for those who ask
@@ -85,20 +86,20 @@ def free_port(port: int) -> int:
         raise ServiceError(f"--port {port}: cannot be listened on ({why}); name another, or 0 for any") from None
 
 
-def run_dispatcher(port: int, work_dir: Optional[str], as_json: bool, is_tied: bool) -> None:
+def run_dispatcher(port: int, work_dir: Optional[str], as_json: bool) -> None:
     """Be a dispatcher until told to stop."""
     port = free_port(port)
 
     from xtts.compat import service  # when it is known that there is something to do
 
-    with _told(is_tied) as stop:
+    with _told() as stop:
         server = service.dispatcher(port, work_dir)
         _listening("dispatcher", f"grpc://{socket.gethostname()}:{port}", as_json)
         _wait(stop)
     _leave(server)
 
 
-def run_worker(dispatcher: str, port: int, host: Optional[str], as_json: bool, is_tied: bool) -> None:
+def run_worker(dispatcher: str, port: int, host: Optional[str], as_json: bool) -> None:
     """Be a worker until told to stop; `host`: under which name others reach this machine."""
     seen_as = require_answer(dispatcher, "--dispatcher")
     port, name = free_port(port), host or (f"[{seen_as}]" if ":" in seen_as else seen_as)
@@ -107,7 +108,7 @@ def run_worker(dispatcher: str, port: int, host: Optional[str], as_json: bool, i
     from xtts.compat import service
 
     about = {"address": f"{name}:{port}", "tensorflow": compat.OFFERED.version, "xtts": __version__}
-    with tempfile.TemporaryDirectory(prefix="xtts-worker-") as folder, _told(is_tied) as stop:
+    with tempfile.TemporaryDirectory(prefix="xtts-worker-") as folder, _told() as stop:
         Path(folder, GREETING).write_text(json.dumps(about), encoding="utf-8")
         before = os.getcwd()  # noqa: PTH109
         os.chdir(folder)
@@ -136,22 +137,15 @@ def _listening(what: str, address: str, as_json: bool) -> None:
 
 
 @contextlib.contextmanager
-def _told(is_tied: bool) -> Iterator[threading.Event]:
-    """An event that SIGINT or SIGTERM sets; where a server is tied to whoever started it, the end of its input too."""
+def _told() -> Iterator[threading.Event]:
+    """An event that SIGINT or SIGTERM sets."""
     stop = threading.Event()
     before = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGINT, signal.SIGTERM)}
-    if is_tied:
-        threading.Thread(target=_watch_input, args=(stop,), daemon=True).start()
     try:
         yield stop
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _watch_input(stop: threading.Event) -> None:
-    sys.stdin.buffer.read()
-    stop.set()
 
 
 def _wait(stop: threading.Event) -> None:
@@ -181,9 +175,8 @@ def local_service(count: int) -> Iterator[str]:
 
 def _process(*arguments: str) -> "subprocess.Popen[bytes]":
     """A server in a process of its own, which ends when this one does, however that is."""
-    command = [sys.executable, "-m", "xtts", *arguments, "--json", "--tied"]
-    pipe = subprocess.PIPE
-    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, start_new_session=True)
+    command = [sys.executable, "-m", "xtts", *arguments, "--json"]
+    return start_child(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True)
 
 
 def _await(process: "subprocess.Popen[bytes]", until: float) -> None:
