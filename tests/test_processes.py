@@ -10,7 +10,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-CHILD = "import os, time; from xtts.processes import end_with_parent; end_with_parent(); print('up', flush=True); time.sleep(600)"
+CHILD = """
+import time
+from xtts.processes import end_with_parent
+end_with_parent()
+print("up", flush=True)
+time.sleep(600)
+"""
 PARENT = f"""
 import subprocess, sys, time
 from xtts.processes import start_child

@@ -1,8 +1,8 @@
 """Start TensorFlow without the lines that it prints while it starts.
 
 TF_CPP_MIN_LOG_LEVEL hides most of them, but not those that are written before logging is set up, nor the errors about a
-GPU on a machine that has none. So file descriptor 2 leads to a temporary file while TensorFlow is imported and looks for
-devices. What it prints later, during a run, is shown.
+GPU on a machine that has none. So file descriptor 2 leads to a temporary file while TensorFlow is imported and looks
+for devices. What it prints later, during a run, is shown.
 
 What was hidden is shown when the import fails. A shell watches over that: it holds the real standard error, and copies
 the file there unless it is told that all is well, so that even a crash within the import loses nothing.

@@ -94,7 +94,7 @@ class Wave:
 
 def load_synthesizer(folder: PathLike, note: Optional[Note] = None) -> "Synthesizer":
     """The model of a folder that a run or an import has made; `note` is told what should be known and is no mistake."""
-    return Synthesizer(load_model(folder), note)
+    return Synthesizer.load(folder, note)
 
 
 class Synthesizer:
@@ -104,6 +104,11 @@ class Synthesizer:
         self.model, self.synthesis = model, Generator(model)
         self._note = note or (lambda line: print(line, file=sys.stderr))
         self._digest = ""
+
+    @classmethod
+    def load(cls, folder: PathLike, note: Optional[Note] = None) -> "Synthesizer":
+        """Load the model of a run, or of an import. `note` is called with remarks, such as characters left out."""
+        return cls(load_model(folder), note)
 
     @property
     def sample_rate(self) -> int:
