@@ -43,10 +43,11 @@ def tune(
 
     path = Path(recipe)
     target = Path(out) if out else path.with_name(f"{path.stem}.tuned.toml")
-    check_out(path, target)
+    check_out(target)
     log = print_stderr if as_json else print
     names = [name.strip() for name in only.split(",") if name.strip()]
-    found = tune_recipe(path, [f"{one.key}={one.text}" for one in settings], minutes, seconds, names, log)
+    overrides = [f"{one.key}={one.text}" for one in settings]
+    found = tune_recipe(path, settings=overrides, minutes=minutes, seconds=seconds, only=names, log=log)
     write_tuned(path, target, found)
     for note in found.notes:
         log(note)
