@@ -82,11 +82,11 @@ class Live:
         elif self._clock() - self._last_line >= PLAIN_SECONDS or step >= self.total_steps:
             self._last_line = self._clock()
             left = format_duration(self.bar.left(step, self.total_steps))
-            self.bar.say(f"{self.stage} step {step:,}/{self.total_steps:,}, {figures}, {left} left")
+            self.bar.log(f"{self.stage} step {step:,}/{self.total_steps:,}, {figures}, {left} left")
 
     def log(self, line: str) -> None:
         """Print a line above the bar."""
-        self.bar.say(line)
+        self.bar.log(line)
 
     def close(self) -> None:
         """Clear the bar."""

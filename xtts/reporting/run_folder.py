@@ -9,13 +9,13 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
 
 import attrs
 
-from xtts.errors import XttsError
+from xtts.errors import UsageError, XttsError
 from xtts.recipe import lines as syntax
 from xtts.reporting.journal import Journal, Line, number
 from xtts.reporting.monitor import LAST
 
 
-class RunFolderError(XttsError):
+class RunFolderError(UsageError):
     """A folder that is not the folder of a run."""
 
 

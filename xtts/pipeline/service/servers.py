@@ -22,6 +22,7 @@ import attrs
 
 from xtts import __version__
 from xtts.errors import UsageError, XttsError
+from xtts.processes import start_child
 
 ADDRESS = r"grpc://([^\s/:\[\]]+|\[[0-9A-Fa-f:.]+\]):(\d{1,5})"
 GREETING = "xtts-worker.json"  # in a worker's working directory: who it is
@@ -114,20 +115,20 @@ def free_port(port: int) -> int:
         raise ServiceError(f"--port {port}: cannot listen on it ({why}); name another, or 0 for any") from None
 
 
-def run_dispatcher(port: int, work_dir: Optional[str], as_json: bool, is_tied: bool) -> None:
-    """Run a dispatcher until it is told to stop; `is_tied`: also until standard input ends."""
+def run_dispatcher(port: int, work_dir: Optional[str], as_json: bool) -> None:
+    """Run a dispatcher until it is told to stop."""
     port = free_port(port)
 
     from xtts.compat import service  # late: a port that is taken is reported without importing TensorFlow
 
-    with _stop_event(is_tied) as stop:
+    with _stop_event() as stop:
         server = service.dispatcher(port, work_dir)
         _announce("dispatcher", f"grpc://{socket.gethostname()}:{port}", as_json)
         _wait(stop)
     _exit(server)
 
 
-def run_worker(dispatcher: str, port: int, host: Optional[str], as_json: bool, is_tied: bool) -> None:
+def run_worker(dispatcher: str, port: int, host: Optional[str], as_json: bool) -> None:
     """Run a worker until it is told to stop; `host` is the name by which others reach this machine."""
     seen_as = require_answer(dispatcher, "--dispatcher")
     port, name = free_port(port), host or (f"[{seen_as}]" if ":" in seen_as else seen_as)
@@ -136,7 +137,7 @@ def run_worker(dispatcher: str, port: int, host: Optional[str], as_json: bool, i
     from xtts.compat import service
 
     about = {"address": f"{name}:{port}", "tensorflow": compat.OFFERED.version, "xtts": __version__}
-    with tempfile.TemporaryDirectory(prefix="xtts-worker-") as folder, _stop_event(is_tied) as stop:
+    with tempfile.TemporaryDirectory(prefix="xtts-worker-") as folder, _stop_event() as stop:
         Path(folder, GREETING).write_text(json.dumps(about), encoding="utf-8")
         before = os.getcwd()  # noqa: PTH109
         os.chdir(folder)
@@ -165,22 +166,15 @@ def _announce(what: str, address: str, as_json: bool) -> None:
 
 
 @contextlib.contextmanager
-def _stop_event(is_tied: bool) -> Iterator[threading.Event]:
-    """An event that SIGINT and SIGTERM set; for a server tied to its parent, the end of standard input too."""
+def _stop_event() -> Iterator[threading.Event]:
+    """An event that SIGINT and SIGTERM set."""
     stop = threading.Event()
     before = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGINT, signal.SIGTERM)}
-    if is_tied:
-        threading.Thread(target=_watch_input, args=(stop,), daemon=True).start()
     try:
         yield stop
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _watch_input(stop: threading.Event) -> None:
-    sys.stdin.buffer.read()
-    stop.set()
 
 
 def _wait(stop: threading.Event) -> None:
@@ -209,10 +203,9 @@ def local_service(count: int) -> Iterator[str]:
 
 
 def _start(*arguments: str) -> "subprocess.Popen[bytes]":
-    """Start a server in a process of its own, which ends with this one however this one ends."""
-    command = [sys.executable, "-m", "xtts", *arguments, "--json", "--tied"]
-    pipe = subprocess.PIPE
-    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, start_new_session=True)
+    """A server in a process of its own, which ends when this one does, however that is."""
+    command = [sys.executable, "-m", "xtts", *arguments, "--json"]
+    return start_child(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True)
 
 
 def _wait_until_listening(process: "subprocess.Popen[bytes]", until: float) -> None:
