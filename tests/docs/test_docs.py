@@ -64,6 +64,17 @@ MATRIX = runpy.run_path(str(DOCS / "matrix.py"))
 FOUND = json.loads((DOCS / "reference" / "matrix.json").read_text(encoding="utf-8"))
 
 
+def test_a_change_touches_three_files_at_most():
+    """Each row of "Where to change what" names one to three files; another test checks that they exist."""
+    section = (
+        (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split("## Where to change what")[1].split("\n## ")[0]
+    )
+    rows = [line.split(" | ")[1] for line in section.splitlines() if line.startswith("| a") or line.startswith("| the")]
+    assert len(rows) >= 12
+    for row in rows:
+        assert 1 <= len({code for code in re.findall("`([^`]+)`", row) if code.endswith(".py")}) <= 3, row
+
+
 @pytest.mark.parametrize("name", REFERENCE["PAGES"])
 def test_the_reference_is_current(name):
     """Each generated page is what `python docs/reference.py` writes."""
