@@ -3,9 +3,9 @@
     tox -m matrix
     python docs/matrix.py .tox/py*-tf*/bin/python
 
-Runs `python -m xtts.compat.probe` with each interpreter to find what `xtts.compat` finds in its TensorFlow. The findings go
-to reference/matrix.json, and from there into the README and reference/tensorflow.md; other releases stay as they were. In
-every cell of the matrix a test compares its own findings with that file.
+Runs `python -m xtts.compat.probe` with each interpreter, to see what `xtts.compat` finds in its TensorFlow. The findings
+go to reference/matrix.json, and from there into the README and reference/tensorflow.md; other releases stay as they
+were. In every cell of the matrix a test compares its own findings with that file.
 """
 
 import json
