@@ -3,7 +3,7 @@
     tox -m matrix
     python docs/matrix.py .tox/py*-tf*/bin/python
 
-Runs `python -m xtts.compat.probe` with each interpreter, to see what `xtts.compat` finds in its TensorFlow. The findings
+Runs `python -m xtts.compat.probe` with each interpreter, to see what `xtts.compat` finds in its TensorFlow. Findings
 go to reference/matrix.json, and from there into the README and reference/tensorflow.md; other releases stay as they
 were. In every cell of the matrix a test compares its own findings with that file.
 """

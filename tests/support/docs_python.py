@@ -28,7 +28,7 @@ EVERY = f"demo.minutes={MINUTES} demo.voices=2"
 
 
 def shortened(arguments):
-    """The arguments of `python -m xtts` with settings that shorten it, before those in the docs, which override them."""
+    """The arguments of `python -m xtts` with settings that shorten it, before those in the docs, which win."""
     verb = arguments[0]
     if verb == "corpus":
         return [MINUTES if before == "--minutes" else word for before, word in zip([None, *arguments], arguments)]
