@@ -115,7 +115,7 @@ class Pair:
     def train(self, buffer_size):
         """Some steps more, as the training loop takes them."""
         traces, waited, spells, frames = self.traces, 0.0, [], 0
-        with Prefetcher(self._order, self._source, self._at, self._at + STEPS, 1, buffer_size, workers=1) as feed:
+        with Prefetcher(self._order, self._source, self._at, self._at + STEPS, 1, buffer_size, readers=1) as feed:
             feed.fill(0.0)
             began = time.monotonic()
             for work in feed:
@@ -123,7 +123,7 @@ class Pair:
                 self._steps(work)
                 spells.append(Interval(start, time.monotonic()))
                 waited, frames = waited + feed.waited, frames + work.frames
-            took, made = time.monotonic() - began, list(feed.spells)
+            took, made = time.monotonic() - began, list(feed.intervals)
         self._at += STEPS
         late = [spell for spell in made if spell.stop > began]  # of before, the model had not begun
         return {

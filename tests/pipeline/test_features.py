@@ -78,7 +78,7 @@ def test_codes_need_a_codec(waves):
     """Features without a codec make mels, and say what codes would need."""
     features = Features(AUDIO, "/CPU:0", STATS)
     assert features.mel(waves, LENGTHS).shape[0] == len(LENGTHS)
-    with pytest.raises(ValueError, match="codes are made by a codec"):
+    with pytest.raises(ValueError, match="codes need a codec"):
         features.codes(waves, LENGTHS)
 
 

@@ -287,7 +287,7 @@ def spoil(made, id, how):
 
 
 @pytest.mark.parametrize(
-    ("how", "why"), [("deleted", "no such file"), ("truncated", "u03.wav"), ("replaced", "another length")]
+    ("how", "why"), [("deleted", "no such file"), ("truncated", "u03.wav"), ("replaced", "length has changed")]
 )
 def test_an_utterance_that_turns_bad_is_a_blank_row(own, how, why):
     """It is named with the reason, counts for nothing, and the rows beside it are what they were."""

@@ -65,10 +65,10 @@ def make(folder, stages=("codec", "gpt"), steps=40, finished=True, samples=True)
     journal, clock, random = Journal(folder), Clock(), np.random.RandomState(0)
     for stage in stages:
         facts = {"tensorflow": "2.9.9", "devices": {"features": "/CPU:0", "model": "/CPU:1"}}
-        monitor = Monitor(stage, journal, lambda: 2, clock=clock, facts=facts, say=lambda line: None)
+        monitor = Monitor(stage, journal, lambda: 2, clock=clock, facts=facts, log=lambda line: None)
         journal.add_event(stage, 0, "fallback", "there is no GPU: logical CPU devices take their places")
         for shape in SHAPES:
-            with monitor.aside("trace", "{}x{}x{}".format(*shape)):
+            with monitor.phase("trace", "{}x{}x{}".format(*shape)):
                 clock.now += 1.5
         monitor.warm()
         for step in range(1, steps + 1):

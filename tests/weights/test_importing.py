@@ -506,6 +506,32 @@ def test_half_precision_is_loaded_as_float32():
     np.testing.assert_array_equal(module.weight.numpy(), np.ones((3, 2)))
 
 
+def test_a_module_that_is_going_to_be_loaded_draws_nothing(tmp_path):
+    """Built without a generator it has no variables for what is drawn; loaded, it has those of any other module."""
+    from xtts.model.codec import Codec
+
+    size = SIZES["tiny"].codec
+    drawn, loaded = Codec(size, 80, np.random.default_rng(0)), Codec(size, 80, None)
+    assert len(loaded.trainable_variables) < len(drawn.trainable_variables)
+    tensors = assignment.published_weights(drawn, "dvae.")
+    safetensors_file.write_safetensors(tmp_path / "a.safetensors", tensors)
+    read, _ = safetensors_file.read_safetensors(tmp_path / "a.safetensors")
+    assignment.load_weights(loaded, read, "dvae.")
+    same(assignment.published_weights(loaded, "dvae."), tensors)
+    assert [one.trainable for one in loaded.variables] == [one.trainable for one in drawn.variables]
+    same(read, tensors)  # pages that were released are read again
+
+
+def test_a_module_without_weights_says_which_are_missing():
+    """Loading half of what such a module needs creates nothing, and names all that is missing."""
+    from xtts.model import layers
+
+    module = layers.Linear(3, 2, None)
+    with pytest.raises(WeightsError, match=r"weight: missing, expected \[2, 3\]"):
+        assignment.load_weights(module, {"bias": np.zeros(2, np.float32)})
+    assert [one.shape for one in module.variables] == [(2,)]
+
+
 # Safetensors
 
 KINDS = list(safetensors_file.KINDS.values())

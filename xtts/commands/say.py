@@ -32,7 +32,7 @@ def say(arguments: argparse.Namespace) -> int:
 
     from xtts.inference import synthesizer  # TensorFlow starts here
 
-    speaker = synthesizer.load_synthesizer(arguments.folder, _aside)
+    speaker = synthesizer.Synthesizer.load(arguments.folder, _aside)
     voice = speaker.voice(arguments.speaker or arguments.voice)
     if arguments.save_voice:
         voices.write_voice(arguments.save_voice, voice)

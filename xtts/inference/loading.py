@@ -133,7 +133,7 @@ def _parts(
     model: ModelDescription, tensors: Tensors, tokenizer: text.Tokenizer, use_stop_token: bool
 ) -> Dict[str, Any]:
     """The parts of a model with their weights; None for one that is not there."""
-    size, random = model.size, np.random.default_rng(0)
+    size, random = model.size, None
     tokens = Tokens(
         text=model.text_tokens,
         audio=size.codec.audio_tokens,
@@ -150,8 +150,7 @@ def _parts(
     parts["decoder"] = WaveformDecoder(size.decoder, size.gpt.width, size.speaker.width, random) if speaks else None
     for name, part in parts.items():
         if part is not None:
-            own = {key: tensor for key, tensor in tensors.items() if key.startswith(PREFIXES[name])}
-            assignment.load_weights(part, own, PREFIXES[name])
+            assignment.load_weights(part, tensors, PREFIXES[name])
     return parts
 
 

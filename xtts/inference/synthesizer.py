@@ -92,11 +92,6 @@ class Wave:
         }
 
 
-def load_synthesizer(folder: PathLike, note: Optional[Note] = None) -> "Synthesizer":
-    """The model of a folder that a run or an import has made; `note` is told what should be known and is no mistake."""
-    return Synthesizer(load_model(folder), note)
-
-
 class Synthesizer:
     """A model, ready to speak. Its compiled functions are traced at the first call of a size and kept."""
 
@@ -104,6 +99,11 @@ class Synthesizer:
         self.model, self.synthesis = model, Generator(model)
         self._note = note or (lambda line: print(line, file=sys.stderr))
         self._digest = ""
+
+    @classmethod
+    def load(cls, folder: PathLike, note: Optional[Note] = None) -> "Synthesizer":
+        """Load the model of a run's or an import's folder. `note` is called with each remark; default: print to stderr."""
+        return cls(load_model(folder), note)
 
     @property
     def sample_rate(self) -> int:

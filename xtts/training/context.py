@@ -128,12 +128,13 @@ class StageSetup:
             self.makers.append(FeatureDevice(device, source.finish, seconds))
 
     def feed(self, lost: Callable[[str, str], None], told: Callable[[str], None], start: int, stop: int) -> Prefetcher:
-        context, source, makers = self.context, self.source, self.makers
-        accumulated, options = context.recipe.train.gradient_accumulation_steps, {}
+        context, makers = self.context, self.makers
+        source: BatchSource = self.source
+        accumulated, on_close = context.recipe.train.gradient_accumulation_steps, lambda: None
         if context.service is not None:
             numbers = range(start * accumulated, stop * accumulated)
             source = served = context.service.source(self.order, self.source, numbers, self.makes)
-            makers, options = [], {"close": served.close}
+            makers, on_close = [], served.close
         return Prefetcher(
             self.order,
             source,
@@ -141,11 +142,11 @@ class StageSetup:
             stop,
             accumulated=accumulated,
             buffer_size=context.reserve(self.stage.name, self.stage.shapes),
-            workers=context.readers,
-            lost=lost,
-            makers=makers,
-            told=told,
-            **options,
+            readers=context.readers,
+            on_lost=lost,
+            devices=makers,
+            on_resize=told,
+            on_close=on_close,
         )
 
     def held_out(self) -> List[Tuple[Dict[str, Any], np.ndarray]]:

@@ -64,11 +64,11 @@ class TrainingLoop:
     def run(self, done: int) -> TrainingState:
         """From step `done` to the last, whose state comes back."""
         with self.feed(done) as feed:
-            with self.monitor.aside("buffer"), ProgressBar("filling the buffer") as bar:
+            with self.monitor.phase("buffer"), ProgressBar("filling the buffer") as bar:
                 feed.fill(self.start_delay, bar)
-            self.monitor.measures["overlap"] = lambda: overlap(sorted(feed.spells), list(self.spells))
-            if len(feed.division.devices) > 1:
-                self.monitor.measures["division"] = feed.division.shares
+            self.monitor.measures["overlap"] = lambda: overlap(sorted(feed.intervals), list(self.spells))
+            if len(feed.scheduler.devices) > 1:
+                self.monitor.measures["division"] = feed.scheduler.shares
             self.monitor.warm()
             with told_to_stop() as stop, self._accounted():
                 for work in feed:
@@ -120,7 +120,7 @@ class TrainingLoop:
         self.is_finished = is_over
         is_saved = False
         if is_over or _is_due(step, every.save_every, False) or is_told:
-            with self.monitor.aside("checkpoint"):
+            with self.monitor.phase("checkpoint"):
                 self.last = self.state(step)
                 is_saved = self.checkpoints.save(self.last, loss) is not None
                 self.monitor.write_summary(finished=is_over)
@@ -131,7 +131,7 @@ class TrainingLoop:
         return is_over
 
     def _validate(self) -> Optional[float]:
-        with self.monitor.aside("validation"):
+        with self.monitor.phase("validation"):
             batches = self.held_out()
             if not batches:
                 return None
@@ -143,7 +143,7 @@ class TrainingLoop:
         return found["loss"]
 
     def _sample(self, step: int) -> None:
-        with self.monitor.aside("samples"), self.optimizer.averaged():
+        with self.monitor.phase("samples"), self.optimizer.averaged():
             try:
                 self.sample(step)
             except (XttsError, OSError) as error:  # a run is worth more than what can be heard of it now

@@ -173,7 +173,9 @@ def describe_run(context: TrainingContext) -> List[str]:
         pools = count_of(len(shapes), "pool")
         sizes = f"text up to {spans[0][-1]}, mel up to {spans[1][-1]}, each batch as long as its longest; {pools}"
     reserve = context.reserve("gpt", shapes)
-    size = f"{reserve.size} batches" + (f" ({reserve.least} to {reserve.most})" if reserve.least < reserve.most else "")
+    size = f"{reserve.size} batches" + (
+        f" ({reserve.smallest} to {reserve.largest})" if reserve.smallest < reserve.largest else ""
+    )
     kind = "kept on disk" if context.is_cached else "live, by tf.data service" if context.service else "live"
     traces = {"codec": 1, "gpt": context.plan.traces}
     planned = ", ".join(f"{name} {traces[name]}" for name in recipe.run.stages)
@@ -256,7 +258,7 @@ def _trained(context: TrainingContext, name: str, now: Fingerprint, make_rig: An
             return _trained(context, name, now, lambda: setup)
         training.monitor.event("resume", f"resumed after step {state.step:,}")
         context.say(f"{name}: goes on after step {state.step:,} of {total:,}")
-    with training.monitor.aside("trace"), ProgressBar(f"{name}: tracing") as bar:
+    with training.monitor.phase("trace"), ProgressBar(f"{name}: tracing") as bar:
         seconds = training.steps.trace(bar)
     for function, took in seconds.items():
         training.monitor.event("trace", function, took)

@@ -57,7 +57,7 @@ class Samples:
         folder = self.journal.folder / "samples"
         folder.mkdir(parents=True, exist_ok=True)
         name = f"{self.stage}-{step:07d}-{number}"
-        wave = griffin_lim(mel, self.spec, stats=self.stats)
+        wave = griffin_lim(mel, self.spec, mel_norms=self.stats)
         wav.write_wav(folder / f"{name}.wav", wave, self.spec.sample_rate)
         shown = [one * self.stats for one in (mel, *against)]
         (folder / f"{name}.png").write_bytes(mel_pictures.mel_png(*shown))

@@ -4,32 +4,34 @@ from typing import Any, Mapping
 
 import numpy as np
 
-from xtts.weights.layout import (
-    DIRECTION,
-    list_mismatches,
-)
-from xtts.weights.safetensors_file import Tensors, WeightsError
+from xtts.weights.layout import DIRECTION, list_mismatches
+from xtts.weights.safetensors_file import Tensors, WeightsError, release_pages
 
 TEXT_ROWS = ("gpt.text_embedding.weight", "gpt.text_head.weight", "gpt.text_head.bias")
 
 
 def load_weights(module: Any, tensors: Mapping[str, np.ndarray], prefix: str = "") -> None:
-    """Give a module of `xtts.model` its weights: those named `prefix` and then as the module says.
+    """Load the tensors whose names start with `prefix` into a module of `xtts.model`, after checking all of them.
 
-    All are checked before the first is given. Normed weights are folded where the module has them so.
+    A module that was built without a random generator gets its variables here, each in one copy of its tensor. Weight
+    normalisation is folded where the module has whole weights. What was read of a mapped file is released at once, so
+    that loading takes little more memory than the variables do.
     """
     wanted = module.weights()
-    mine = {name: tensor for name, tensor in tensors.items() if name.startswith(prefix)}
-    if any(name.endswith(DIRECTION) and name[len(prefix) :] not in wanted for name in mine):
+    own = {name: tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+    folded = own
+    if any(name.endswith(DIRECTION) and name[len(prefix) :] not in wanted for name in own):
         from xtts.weights.weight_norm import fold_weight_norm
 
-        mine = fold_weight_norm(mine)
-    mine = {name[len(prefix) :]: tensor for name, tensor in mine.items()}
-    assign_weights(wanted, mine, f"the weights of {type(module).__name__}", prefix)
+        folded = fold_weight_norm(own)
+    named = {name[len(prefix) :]: tensor for name, tensor in folded.items()}
+    assign_weights(wanted, named, f"the weights of {type(module).__name__}", prefix)
+    for tensor in own.values():
+        release_pages(tensor)
 
 
 def assign_weights(wanted: Mapping[str, Any], tensors: Mapping[str, np.ndarray], what: str, prefix: str = "") -> None:
-    """Give weights of `xtts.model.layers` tensors as published, by name; all are checked before one is given."""
+    """Assign published tensors to weights of `xtts.model.layers` by name, after checking all of them."""
     wrong = []
     for name, weight in wanted.items():
         if name not in tensors:
@@ -42,8 +44,8 @@ def assign_weights(wanted: Mapping[str, Any], tensors: Mapping[str, np.ndarray],
     if wrong:
         raise WeightsError(list_mismatches(f"{what} do not fit", wrong))
     for name, weight in wanted.items():
-        value = tensors[name].astype(weight.variable.dtype.as_numpy_dtype, copy=False)
-        weight.variable.assign(value if weight.axes is None else np.transpose(value, weight.axes))
+        weight.load(tensors[name])
+        release_pages(tensors[name])
 
 
 def published_value(weight: Any) -> np.ndarray:

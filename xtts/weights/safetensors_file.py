@@ -55,6 +55,22 @@ def mapped(path: Path) -> Any:
         raise WeightsError(f"{path}: {reason}; name a file that can be read") from None
 
 
+def release_pages(tensor: np.ndarray) -> None:
+    """Let the kernel take back the memory that a mapped tensor was read into; when used again it is read again.
+
+    Pages of a mapped file count as the process's memory as long as nobody else needs them. Does nothing to other
+    arrays, and where the operating system has no way to say it.
+    """
+    owner: Any = tensor
+    while isinstance(owner, (np.ndarray, memoryview)):
+        owner = owner.base if isinstance(owner, np.ndarray) else owner.obj
+    if not isinstance(owner, mmap.mmap) or not hasattr(mmap, "MADV_DONTNEED"):
+        return
+    start = tensor.__array_interface__["data"][0] - np.frombuffer(owner, np.uint8).__array_interface__["data"][0]
+    first = start // mmap.PAGESIZE * mmap.PAGESIZE
+    owner.madvise(mmap.MADV_DONTNEED, first, min(start + tensor.nbytes, len(owner)) - first)
+
+
 def widened(halves: np.ndarray) -> np.ndarray:
     """bfloat16, given as uint16, in float32: the upper half of it, so no number changes."""
     wide: np.ndarray = halves.astype(np.uint32) << np.uint32(16)

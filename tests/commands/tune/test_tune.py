@@ -4,6 +4,8 @@ import json
 import os
 import signal
 import sys
+import time
+import types
 from pathlib import Path
 
 import pytest
@@ -35,7 +37,7 @@ def test_a_trial_that_is_killed_ends_itself_and_not_the_tuning(runs, tmp_path):
     recipe = Path(runs.root) / "recipe.toml"
     before, said = sorted(path.name for path in (runs.root / "runs").iterdir()), []
     settings = [f"run.folder={runs.root / 'runs'}", f"data.train={runs.root / 'corpus'}", "train.steps=100000"]
-    found = tune(recipe, settings, 1.0, 0.3, ["batch"], said.append, [sys.executable, str(program)])
+    found = tune(recipe, settings, 60.0, 0.3, ["batch"], said.append, [sys.executable, str(program)])
     first, killed, half = found.rows[:3]
     assert killed.found.settings == {"train.batch_size": 6}
     assert killed.found.failure == "ended by signal 9 (SIGKILL); out of memory?"
@@ -54,16 +56,23 @@ def test_a_trial_that_is_killed_ends_itself_and_not_the_tuning(runs, tmp_path):
 
 
 @pytest.mark.parametrize("way", ["late", "interrupted"])
-def test_a_trial_that_is_left_is_ended_and_its_folder_removed(tmp_path, way):
+def test_a_trial_that_is_left_is_ended_and_its_folder_removed(tmp_path, way, monkeypatch):
     """Whether it takes too long or somebody presses Ctrl-C."""
     program = tmp_path / "program.py"
-    program.write_text("import os, time\nopen('pid', 'w').write(str(os.getpid()))\ntime.sleep(60)\n")
+    program.write_text(
+        "import os, time\nopen('draft', 'w').write(str(os.getpid()))\nos.rename('draft', 'pid')\n"
+        "while True: time.sleep(1)\n"
+    )
     program = [sys.executable, "-c", f"import os; os.chdir({str(tmp_path)!r}); exec(open('program.py').read())"]
 
     def interrupt():
         if way == "interrupted" and (tmp_path / "pid").exists():
             raise KeyboardInterrupt
 
+    def clock():  # it is late as soon as the program is under way, however long that takes
+        return 1000.0 if way == "late" and (tmp_path / "pid").exists() else 0.0
+
+    monkeypatch.setattr("xtts.commands.tune.trial.time", types.SimpleNamespace(monotonic=clock, sleep=time.sleep))
     trials = Trials(tmp_path / "x.toml", (), tmp_path / "runs", "x", "gpt", 1.0, program, interrupt)
     if way == "late":
         assert trials({}, 2.0).failure == "not measured within 2 s"

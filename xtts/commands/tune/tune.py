@@ -17,8 +17,9 @@ import attrs
 from xtts import files
 from xtts.commands.tune.trial import PROGRAM, TrialResult, Trials, finished_codec, folder_for_a_while
 from xtts.errors import UsageError, XttsError
-from xtts.pipeline.buffer import LARGEST_BUFFER, reader_count
+from xtts.pipeline.buffer import reader_count
 from xtts.planning import plan as plans
+from xtts.planning.memory import LARGEST_BUFFER
 from xtts.progress import ProgressBar
 from xtts.recipe import loading
 from xtts.recipe.edit import Edit, apply_edits, describe_edits
