@@ -20,13 +20,16 @@ sys.path.insert(0, str(HERE.parent / "benchmarks"))
 
 from lengths import ljspeech_like  # noqa: E402
 
-from xtts.planning import memory, shapes  # noqa: E402
+from xtts.planning import (
+    memory,
+    shapes,  # noqa: E402
+)
 from xtts.planning.plan import PASSES, make_plan  # noqa: E402
 from xtts.planning.sizes import FRAMES_PER_CODE, SIZES, count_parameters, step_cost  # noqa: E402
 from xtts.recipe.loading import parse_recipe  # noqa: E402
-from xtts.reporting import charts  # noqa: E402
+from xtts.reporting import charts
 
-ASSUMED = {  # not measured here
+ASSUMED = {  # nobody has measured these here
     "multiply-adds per second that a GPU reaches in training": 20e12,
     "GPUs per machine": 8,
     "bandwidth between GPUs of one machine, bytes per second": 200e9,

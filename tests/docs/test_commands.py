@@ -9,7 +9,6 @@ import os
 import re
 import subprocess
 import sys
-from collections import OrderedDict
 from pathlib import Path, PurePosixPath
 
 import numpy as np
@@ -49,31 +48,14 @@ in_a_cell = pytest.mark.skipif("XTTS_CELL" in os.environ, reason="one environmen
 def scene(tmp_path_factory):
     """A folder like a checkout, with small versions of the files that pages say to download, and a reference voice."""
     pytest.importorskip("tokenizers")
+    from docs_python import publish
+
     folder = tmp_path_factory.mktemp("docs")
     (folder / "recipes").symlink_to(ROOT / "recipes", target_is_directory=True)
     publish(folder)
     hum = 0.3 * np.sin(2 * np.pi * 150 * np.arange(3 * 22050) / 22050)
     soundfile.write(folder / "reference.wav", hum, 22050)
     return folder
-
-
-def publish(folder):
-    """Write model.pth, dvae.pth, mel_stats.pth and vocab.json as XTTS-v2 is published, in the smallest size."""
-    from docs_python import SIZE
-    from safetensors.numpy import load_file
-    from speakers import vocabulary, write_model
-    from torch_files import save
-
-    from xtts.text.tokenizer import BPETokenizer
-
-    vocab = vocabulary(folder / "vocab.json")
-    write_model(folder / "made", BPETokenizer.load(vocab), ("gpt", "speaker", "decoder", "codec"), size=SIZE)
-    tensors = load_file(folder / "made" / "model.safetensors")
-    codec = OrderedDict((name[len("dvae.") :], tensor) for name, tensor in tensors.items() if name.startswith("dvae."))
-    rest = OrderedDict((name, tensor) for name, tensor in tensors.items() if not name.startswith("dvae."))
-    save({"model": rest, "config": {"model_args": {"gpt_n_heads": SIZE.gpt.heads}}}, folder / "model.pth")
-    save(codec, folder / "dvae.pth")
-    save(rest["mel_stats"], folder / "mel_stats.pth")
 
 
 def run(statement, scene):

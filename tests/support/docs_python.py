@@ -1,24 +1,23 @@
-"""Runs `python -m xtts ...` as the docs have it, but shortened.
+"""What `python` is while the commands of the docs are tried: `python -m xtts ...` as it was typed, but short.
 
-All model sizes are replaced by one that is smaller than tiny, training takes a fiftieth of the steps in batches of two,
-demo corpora are less than a minute long, and the word error rate is skipped. All else is as in the docs. Processes are
-forked from one that has imported TensorFlow and not used it yet, which saves the seconds of the import.
+Sizes are replaced by one that is smaller than tiny, training takes a fiftieth of the steps in batches of two, demo
+corpora are less than a minute long, and nobody listens for words. All else is what the docs say. Processes are forked
+from one that has imported TensorFlow and done nothing with it, which saves the seconds of the import.
 """
 
 import multiprocessing
 import os
 import re
 import sys
+from collections import OrderedDict
 from importlib.util import find_spec
 
 import attrs
 from small import SMALL
 
 FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["xtts.training.run", "xtts.commands.say"])
-SIZE = attrs.evolve(
-    SMALL, gpt=attrs.evolve(SMALL.gpt, perceiver_head_width=64)
-)  # cannot be inferred from a checkpoint's shapes
+FORKS.set_forkserver_preload(["xtts.training.run", "xtts.inference.synthesizer"])
+SIZE = attrs.evolve(SMALL, gpt=attrs.evolve(SMALL.gpt, perceiver_head_width=64))  # which no checkpoint's shapes tell
 FIFTIETH = 50
 MINUTES = "0.6"
 TRAINED = """train.steps=2 codec.steps=2 train.batch_size=2 codec.batch_size=2 train.gradient_accumulation_steps=1
@@ -28,7 +27,7 @@ EVERY = f"demo.minutes={MINUTES} demo.voices=2"
 
 
 def shortened(arguments):
-    """The arguments of `python -m xtts` with settings that shorten it, before those in the docs, which win."""
+    """The arguments of `python -m xtts`, with what makes them short before what was typed: that comes last and wins."""
     verb = arguments[0]
     if verb == "corpus":
         return [MINUTES if before == "--minutes" else word for before, word in zip([None, *arguments], arguments)]
@@ -42,13 +41,31 @@ def shortened(arguments):
     return [*arguments[:2], *short, *typed]
 
 
+def publish(folder):
+    """model.pth, dvae.pth, mel_stats.pth and vocab.json as XTTS-v2 is published, of the smallest size."""
+    from safetensors.numpy import load_file
+    from speakers import vocabulary, write_model
+    from torch_files import save
+
+    from xtts.text.tokenizer import BPETokenizer
+
+    vocab = vocabulary(folder / "vocab.json")
+    write_model(folder / "made", BPETokenizer.load(vocab), ("gpt", "speaker", "decoder", "codec"), size=SIZE)
+    tensors = load_file(folder / "made" / "model.safetensors")
+    codec = OrderedDict((name[len("dvae.") :], tensor) for name, tensor in tensors.items() if name.startswith("dvae."))
+    rest = OrderedDict((name, tensor) for name, tensor in tensors.items() if not name.startswith("dvae."))
+    save({"model": rest, "config": {"model_args": {"gpt_n_heads": SIZE.gpt.heads}}}, folder / "model.pth")
+    save(codec, folder / "dvae.pth")
+    save(rest["mel_stats"], folder / "mel_stats.pth")
+
+
 def call(arguments, cwd, log):
-    """Run `python -m xtts ARGUMENTS` in a new process, with its output in the file `log`; its exit status."""
+    """`python -m xtts ARGUMENTS` in a process of its own; its exit status. What it says goes to the file `log`."""
     return _forked(_main, list(arguments), cwd, log)
 
 
 def execute(code, cwd, log):
-    """Run a Python program in a new process, with its output in the file `log`; its exit status."""
+    """`python` with a program; its exit status. What it says goes to the file `log`."""
     return _forked(exec, code, cwd, log)
 
 
@@ -74,7 +91,5 @@ def _main(arguments):
     if arguments[0] != "plan":
         SIZES.update(dict.fromkeys(SIZES, SIZE))
     sys.argv = ["xtts", *arguments]
-    sys.modules["__main__"].__spec__ = find_spec(
-        "xtts.__main__"
-    )  # as if started by `python -m xtts`, for starting workers
+    sys.modules["__main__"].__spec__ = find_spec("xtts.__main__")  # so it was started, and starts its workers
     sys.exit(main.main(shortened(arguments)))
