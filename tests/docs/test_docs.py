@@ -15,7 +15,7 @@ PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
 PROJECT_FILE = re.compile(r"(?:xtts|docs|tests|benchmarks|recipes|constraints)/[\w<>*./-]*|[\w<>*./-]+\.py")
 DOTTED_NAME = re.compile(r"(?<![\w./-])(?:xtts|compat)(?:\.[A-Za-z_]\w*)+")
 SEARCHED = """mixed precision, gradient accumulation, prefetch, checkpoint, out of memory, OOM, fine-tune,
-    early stopping, learning rate schedule, overfitting, vocoder, speaker similarity, word error rate, streaming, NaN""".split(",")
+    early stopping, learning rate schedule, overfitting, vocoder, speaker similarity, word error rate, streaming""".split(",")
 OF_MYXTTS = {"train_main.py", "inference_main.py"}
 
 
