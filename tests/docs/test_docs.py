@@ -14,6 +14,22 @@ DOCS = ROOT / "docs"
 PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
 PROJECT_FILE = re.compile(r"(?:xtts|docs|tests|benchmarks|recipes|constraints)/[\w<>*./-]*|[\w<>*./-]+\.py")
 DOTTED_NAME = re.compile(r"(?<![\w./-])(?:xtts|compat)(?:\.[A-Za-z_]\w*)+")
+SEARCHED = [
+    "mixed precision",
+    "gradient accumulation",
+    "prefetch",
+    "checkpoint",
+    "out of memory",
+    "OOM",
+    "fine-tune",
+    "early stopping",
+    "learning rate schedule",
+    "overfitting",
+    "vocoder",
+    "speaker similarity",
+    "word error rate",
+    "streaming",
+]
 OF_MYXTTS = {"train_main.py", "inference_main.py"}
 
 
@@ -62,6 +78,24 @@ def test_every_name_of_the_package_that_a_page_mentions_exists(page):
 REFERENCE = runpy.run_path(str(DOCS / "reference.py"))
 MATRIX = runpy.run_path(str(DOCS / "matrix.py"))
 FOUND = json.loads((DOCS / "reference" / "matrix.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("words", SEARCHED)
+def test_the_words_that_people_search_for_are_found(words):
+    """At least one page that is not generated has the usual name of a thing, whatever the case and the line breaks."""
+    pages = (page for page in PAGES if not {DOCS / "fa", DOCS / "reference"} & set(page.parents))
+    assert any(words.lower() in " ".join(page.read_text(encoding="utf-8").lower().split()) for page in pages)
+
+
+def test_a_change_touches_three_files_at_most():
+    """Each row of "Where to change what" names one to three files; another test checks that they exist."""
+    section = (
+        (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split("## Where to change what")[1].split("\n## ")[0]
+    )
+    rows = [line.split(" | ")[1] for line in section.splitlines() if line.startswith("| a") or line.startswith("| the")]
+    assert len(rows) >= 12
+    for row in rows:
+        assert 1 <= len({code for code in re.findall("`([^`]+)`", row) if code.endswith(".py")}) <= 3, row
 
 
 @pytest.mark.parametrize("name", REFERENCE["PAGES"])
