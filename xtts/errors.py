@@ -2,12 +2,12 @@
 
 
 class XttsError(Exception):
-    """An error that the user can fix: the message says what is wrong and what to do."""
+    """A problem that the user can fix. Its message names the thing, the place and the remedy."""
 
-    status = 1  # exit status of the process
+    status = 1  # the exit status of the command line
 
 
 class UsageError(XttsError):
-    """A command line or a recipe that has to be changed."""
+    """A mistake in what was typed, or in a recipe."""
 
     status = 2

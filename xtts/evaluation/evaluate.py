@@ -48,7 +48,9 @@ from xtts.reporting import run_folder
 from xtts.reporting.journal import Journal
 from xtts.training.checkpoint import Checkpoints
 from xtts.training.context import HELD_ROWS, MOST_HELD, held_out_shapes
-from xtts.training.stages import CodecStage, GptStage, Stage
+from xtts.training.stages.codec import TrainableCodec
+from xtts.training.stages.gpt import TrainableGpt
+from xtts.training.stages.stage import TrainableModel
 from xtts.weights import assignment, model_folder
 
 FILE = "evaluation.json"
@@ -133,7 +135,7 @@ class _TrainedModel:
 def _load_model(folder: Path, recipe: Recipe) -> _TrainedModel:
     device = "/GPU:0" if tf.config.list_physical_devices("GPU") else "/CPU:0"
     if (folder / model_folder.RUN_MODEL).is_dir():
-        speaker = synthesizer.load_synthesizer(folder, note=lambda line: None)  # unfinished sentences are counted here
+        speaker = synthesizer.Synthesizer.load(folder, note=lambda line: None)  # unfinished sentences are counted here
         if speaker.model.codec is None:
             raise EvaluateError(
                 f"{folder}: its model has no codec, which evaluation needs; import it again with --dvae dvae.pth"
@@ -208,7 +210,7 @@ def _held_out_losses(
 ) -> Dict[str, Dict[str, float]]:
     """The held-out loss of each stage, computed as validation does during training."""
     features = Features(recipe.audio, model.device, model.stats, model.codec)
-    codec = CodecStage(recipe)
+    codec = TrainableCodec(recipe)
     codec.model = model.codec
     shape = attrs.evolve(codec.shapes[0], batch_size=min(HELD_ROWS, codec.shapes[0].batch_size))
     every = BatchOrder(np.zeros(min(len(part.lengths), MOST_HELD), np.int16), (shape.batch_size,), recipe.run.seed)
@@ -216,7 +218,7 @@ def _held_out_losses(
     found = {codec.name: _held_out_loss(codec, shape, source, every, model.device)}
     if model.speaker is not None:
         layout = held_out_shapes(recipe, part)
-        gpt = GptStage(recipe, dataset.tokenizer, layout.shapes)
+        gpt = TrainableGpt(recipe, dataset.tokenizer, layout.shapes)
         gpt.model = model.speaker.model.gpt
         said = GptSource(recipe, part, dataset.tokenizer, layout.shapes, features, None, is_random=False)
         order = BatchOrder(layout.shape_of[:MOST_HELD], (layout.shapes[0].batch_size,), recipe.run.seed)
@@ -224,7 +226,9 @@ def _held_out_losses(
     return found
 
 
-def _held_out_loss(stage: Stage, shape: Shape, source: BatchSource, order: BatchOrder, device: str) -> Dict[str, float]:
+def _held_out_loss(
+    stage: TrainableModel, shape: Shape, source: BatchSource, order: BatchOrder, device: str
+) -> Dict[str, float]:
     """The mean loss of a stage, and its terms."""
     names = sorted(stage.inputs(shape, 1))
 

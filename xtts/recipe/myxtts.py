@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from xtts import files
-from xtts.errors import XttsError
+from xtts.errors import UsageError, XttsError
 from xtts.recipe import fields, loading
 from xtts.recipe.lines import RecipeError
 
@@ -19,8 +19,8 @@ STEPS = 100_000  # used when only epochs were given, as in the shipped recipes f
 SIZE = "normal"  # what MyXTTS trained when nobody chose
 
 
-class MigrateError(XttsError):
-    """Why a configuration cannot be read, and what to do."""
+class MigrateError(UsageError):
+    """A configuration that cannot be read or written as a recipe."""
 
 
 class Taken(NamedTuple):
@@ -208,7 +208,7 @@ def write_migrated(path: Path, out: Path) -> Migrated:
     try:
         files.write_text(out, done.recipe())
     except OSError as error:
-        raise MigrateError(f"{out}: {error.strerror}; name a file that can be written with -o") from None
+        raise XttsError(f"{out}: {error.strerror}; name a file that can be written with -o") from None
     return done
 
 
@@ -216,7 +216,7 @@ def _read(path: Path) -> Any:
     try:
         import yaml
     except ImportError:
-        raise MigrateError('YAML is read by PyYAML, which is not installed: pip install "xtts[migrate]"') from None
+        raise XttsError('YAML is read by PyYAML, which is not installed: pip install "xtts[migrate]"') from None
     try:
         if path.is_dir():
             raise MigrateError(f"{path}: this is a folder; name the YAML file in it")

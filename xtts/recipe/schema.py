@@ -11,21 +11,37 @@ import attrs
 from xtts.recipe import fields
 from xtts.recipe.constraints import find_contradictions
 
-COUNT = {"minimum": 1}
-AMOUNT = {"minimum": 0}
-SHARE = {"minimum": 0, "maximum": 1}
-POSITIVE = {"exclusiveMinimum": 0}
-SEVERAL = {"minItems": 1, "uniqueItems": True}
-GPU = {"type": "integer", **AMOUNT}
-GPUS = {**AMOUNT, "anyOf": [GPU, {"type": "array", "items": GPU, **SEVERAL}]}
+COUNT: Dict[str, Any] = {"minimum": 1}
+AMOUNT: Dict[str, Any] = {"minimum": 0}
+SHARE: Dict[str, Any] = {"minimum": 0, "maximum": 1}
+POSITIVE: Dict[str, Any] = {"exclusiveMinimum": 0}
+SEVERAL: Dict[str, Any] = {"minItems": 1, "uniqueItems": True}
+GPU: Dict[str, Any] = {"type": "integer", **AMOUNT}
+GPUS: Dict[str, Any] = {**AMOUNT, "anyOf": [GPU, {"type": "array", "items": GPU, **SEVERAL}]}
 Auto = Literal["auto"]
-Stage = Literal["codec", "gpt"]
 Gpus = Union[int, Tuple[int, ...], None]  # none, one or several
+StageName = Literal["codec", "gpt"]
+ALL_STAGES: Tuple[StageName, ...] = get_args(StageName)
+CODEC: Tuple[StageName, ...] = ("codec",)
+GPT: Tuple[StageName, ...] = ("gpt",)
 
 
-def setting(default: Any, help: str, **limits: Any) -> Any:
-    """A field of a section: its default, its line of help, and its limits as keywords of JSON schema."""
-    return attrs.field(default=default, validator=_validate, metadata={"help": help, "limits": limits})
+def setting(
+    default: Any, help: str, shapes_weights: Tuple[StageName, ...] = ALL_STAGES, per_worker: bool = False, **limits: Any
+) -> Any:
+    """A field of a section: its default, its line of help, and its limits as keywords of JSON schema.
+
+    `shapes_weights` names the stages that would learn other weights if it were changed, so that they must be trained
+    anew. That is all of them unless the setting says otherwise: a new setting cannot be forgotten. `per_worker`:
+    workers of one cluster may differ in it, because it says where things are or who a worker is.
+    """
+    metadata = {"help": help, "limits": limits, "shapes_weights": shapes_weights, "per_worker": per_worker}
+    return attrs.field(default=default, validator=_validate, metadata=metadata)
+
+
+def run_setting(default: Any, help: str, **more: Any) -> Any:
+    """A setting that shapes no weights: how long a run is, how fast, on which devices, and how it is shown."""
+    return setting(default, help, shapes_weights=(), **more)
 
 
 def field_schema(field: "attrs.Attribute[Any]") -> Dict[str, Any]:
@@ -54,16 +70,16 @@ def _validate(_section: Any, field: "attrs.Attribute[Any]", value: Any) -> None:
 class RunSection:
     """The name, folder, seed and stages of a run."""
 
-    name: str = setting(
+    name: str = run_setting(
         "run",
         "name of the run; by default that of the recipe file",
         pattern=r"^\w[\w .+-]*$",
         examples=["my_voice"],
     )
-    folder: str = setting("runs", "folder of all runs; each has a folder of its own in it")
+    folder: str = run_setting("runs", "folder of all runs; each has a folder of its own in it", per_worker=True)
     seed: int = setting(0, "seed of weights, batch order and dropout", minimum=0, maximum=2**31 - 1)
-    stages: Tuple[Stage, ...] = setting(("codec", "gpt"), "stages to train, in this order", **SEVERAL)
-    say: Tuple[str, ...] = setting(
+    stages: Tuple[StageName, ...] = run_setting(("codec", "gpt"), "stages to train, in this order", **SEVERAL)
+    say: Tuple[str, ...] = run_setting(
         (), "sentences to say while and after the GPT trains; unset: held-out ones", minItems=0
     )
 
@@ -72,41 +88,48 @@ class RunSection:
 class DataSection:
     """The corpus to train on, and its static shapes."""
 
-    train: Optional[str] = setting(None, "corpus folder or metadata file; unset: a demo corpus is made")
-    val: Optional[str] = setting(None, "corpus for validation; unset: a share of train is held out")
+    train: Optional[str] = setting(
+        None, "corpus folder or metadata file; unset: a demo corpus is made", per_worker=True
+    )
+    val: Optional[str] = setting(None, "corpus for validation; unset: a share of train is held out", per_worker=True)
     validation_share: float = setting(0.02, "share of train held out when val is unset", **SHARE)
     format: Literal["auto", "ljspeech", "vctk", "csv", "common_voice"] = setting("auto", "layout of the corpus")
     language: str = setting(
         "en", "language of a corpus that does not name one", pattern="^[a-z]{2,3}(-[A-Za-z]+)?$", examples=["fa"]
     )
-    pad_to_fixed_length: bool = setting(False, "pad everything to one shape: max_text_length by max_mel_frames")
+    pad_to_fixed_length: bool = run_setting(False, "pad everything to one shape: max_text_length by max_mel_frames")
     shapes: Literal["auto", "planned", "fixed", "relaxed"] = setting(
         attrs.Factory(lambda data: "fixed" if data.pad_to_fixed_length else "auto", takes_self=True),
         "planned: the best few static shapes; fixed: one, as with pad_to_fixed_length; relaxed: dynamic shapes;"
         " auto: planned, or relaxed where there is no GPU and none is named",
+        shapes_weights=GPT,
     )
     shape_count: Union[int, Auto] = setting(
-        "auto", "number of planned shapes; auto weighs padding against traces", **COUNT
+        "auto", "number of planned shapes; auto weighs padding against traces", shapes_weights=GPT, **COUNT
     )
-    max_text_length: int = setting(200, "longest text of the fixed shape, in tokens; longer is set aside", **COUNT)
+    max_text_length: int = setting(
+        200, "longest text of the fixed shape, in tokens; longer is set aside", shapes_weights=GPT, **COUNT
+    )
     max_mel_frames: int = setting(
-        800, "longest recording of the fixed shape, in mel frames; longer is set aside", **COUNT
+        800, "longest recording of the fixed shape, in mel frames; longer is set aside", shapes_weights=GPT, **COUNT
     )
     reference_seconds: float = setting(
-        6.0, "length of the reference recording for conditioning", minimum=0.1, maximum=60
+        6.0, "length of the reference recording for conditioning", shapes_weights=GPT, minimum=0.1, maximum=60
     )
     features: Literal["auto", "live", "cached"] = setting(
         "auto",
         "live: computed for each batch; cached: computed once and kept on disk; auto: live when dual, else cached",
     )
-    service: Optional[str] = setting(
+    service: Optional[str] = run_setting(
         None,
         "tf.data service whose workers read recordings and compute features: its dispatcher, or local:N for N"
         " processes on this machine; unset: none",
         pattern=r"^(grpc://([^\s/:\[\]]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}|local:[1-9]\d{0,2})$",
         examples=["grpc://10.0.0.5:5000"],
     )
-    workers: Union[int, Auto] = setting("auto", "threads that read recordings; auto: one per core, at most 8", **COUNT)
+    workers: Union[int, Auto] = run_setting(
+        "auto", "threads that read recordings; auto: one per core, at most 8", per_worker=True, **COUNT
+    )
 
 
 @attrs.frozen
@@ -136,10 +159,21 @@ class AudioSection:
 class TextSection:
     """The tokenizer."""
 
-    tokenizer: Literal["characters", "bpe"] = setting("characters", "tokens are characters, or subwords by BPE")
-    vocab: Optional[str] = setting(None, "vocab.json of BPE, as XTTS-v2 ships it; unset: learned from the corpus")
+    tokenizer: Literal["characters", "bpe"] = setting(
+        "characters", "tokens are characters, or subwords by BPE", shapes_weights=GPT
+    )
+    vocab: Optional[str] = setting(
+        None,
+        "vocab.json of BPE, as XTTS-v2 ships it; unset: learned from the corpus",
+        shapes_weights=GPT,
+        per_worker=True,
+    )
     vocab_size: Optional[int] = setting(
-        None, "tokens of a learned BPE vocabulary, at most; unset: 1024", minimum=16, maximum=100_000
+        None,
+        "tokens of a learned BPE vocabulary, at most; unset: 1024",
+        shapes_weights=GPT,
+        minimum=16,
+        maximum=100_000,
     )
 
 
@@ -148,15 +182,19 @@ class ModelSection:
     """The size of the model, and weights to start from."""
 
     size: Literal["tiny", "small", "normal", "big", "v2"] = setting("tiny", "preset; v2 is the published XTTS-v2")
-    weights: Optional[str] = setting(None, "folder made by `xtts import`, of a model of this size, to fine-tune")
+    weights: Optional[str] = setting(
+        None, "folder made by `xtts import`, of a model of this size, to fine-tune", per_worker=True
+    )
 
 
 @attrs.frozen
 class TrainSection:
     """Optimizer, learning rate schedule, mixed precision, validation and checkpoints."""
 
-    steps: int = setting(1000, "optimizer steps of each stage", **COUNT)
-    batch_size: int = setting(16, "utterances per step at the longest shape; shorter shapes have more", **COUNT)
+    steps: int = run_setting(1000, "optimizer steps of each stage", **COUNT)
+    batch_size: int = setting(
+        16, "utterances per step at the longest shape; shorter shapes have more", shapes_weights=GPT, **COUNT
+    )
     gradient_accumulation_steps: int = setting(1, "batches accumulated before each optimizer step", **COUNT)
     learning_rate: float = setting(3e-4, "peak learning rate", maximum=1, **POSITIVE)
     schedule: Literal["constant", "cosine", "noam"] = setting("cosine", "learning rate schedule after the warm-up")
@@ -166,53 +204,59 @@ class TrainSection:
     precision: Literal["float32", "bfloat16", "float16"] = setting(
         "float32", "mixed precision: type of the computations; weights stay float32"
     )
-    jit_compile: Union[bool, Auto] = setting(
+    jit_compile: Union[bool, Auto] = run_setting(
         "auto", "compile steps with XLA; auto: no, as on CPUs compiling costs what it saves"
     )
-    dropout: float = setting(0.1, "dropout rate of the GPT", minimum=0, maximum=0.9)
-    ema_decay: float = setting(0.999, "moving average of the weights, used for validation and speech; 0: none", **SHARE)
-    log_every: int = setting(10, "steps between lines of metrics.jsonl", **COUNT)
-    validate_every: int = setting(250, "steps between validations; 0: never", **AMOUNT)
-    sample_every: int = setting(500, "steps between audio samples; 0: at the end only", **AMOUNT)
-    save_every: int = setting(250, "steps between checkpoints", **COUNT)
-    keep_checkpoints: int = setting(3, "checkpoints kept, besides the best", **COUNT)
-    early_stopping: int = setting(
+    dropout: float = setting(0.1, "dropout rate of the GPT", shapes_weights=GPT, minimum=0, maximum=0.9)
+    ema_decay: float = setting(
+        0.999, "moving average of the weights, used for validation and speech; 0: none", shapes_weights=GPT, **SHARE
+    )
+    log_every: int = run_setting(10, "steps between lines of metrics.jsonl", **COUNT)
+    validate_every: int = run_setting(250, "steps between validations; 0: never", **AMOUNT)
+    sample_every: int = run_setting(500, "steps between audio samples; 0: at the end only", **AMOUNT)
+    save_every: int = run_setting(250, "steps between checkpoints", **COUNT)
+    keep_checkpoints: int = run_setting(3, "checkpoints kept, besides the best", **COUNT)
+    early_stopping: int = run_setting(
         0, "early stopping: validations without a better loss after which a stage ends; 0: never", **AMOUNT
     )
-    most_skipped: int = setting(20, "consecutive steps without a finite loss after which a run stops", **COUNT)
+    most_skipped: int = run_setting(20, "consecutive steps without a finite loss after which a run stops", **COUNT)
 
 
 @attrs.frozen
 class CodecSection:
     """Training of the codec, where it differs from [train]: on segments of one length, which is one shape."""
 
-    steps: Optional[int] = setting(None, "optimizer steps; unset: train.steps", **COUNT)
+    steps: Optional[int] = run_setting(None, "optimizer steps; unset: train.steps", **COUNT)
     learning_rate: Optional[float] = setting(
-        None, "peak learning rate; unset: train.learning_rate", maximum=1, **POSITIVE
+        None, "peak learning rate; unset: train.learning_rate", shapes_weights=CODEC, maximum=1, **POSITIVE
     )
-    batch_size: int = setting(32, "segments per step", **COUNT)
-    segment_frames: int = setting(128, "mel frames in a segment, in whole codes of 4", minimum=16, maximum=100_000)
-    commitment: float = setting(0.25, "weight of the commitment loss", **AMOUNT)
+    batch_size: int = setting(32, "segments per step", shapes_weights=CODEC, **COUNT)
+    segment_frames: int = setting(
+        128, "mel frames in a segment, in whole codes of 4", shapes_weights=CODEC, minimum=16, maximum=100_000
+    )
+    commitment: float = setting(0.25, "weight of the commitment loss", shapes_weights=CODEC, **AMOUNT)
 
 
 @attrs.frozen
 class DevicesSection:
     """The GPUs for features and for the model, their memory limits, and the buffer between them."""
 
-    data_gpu: Gpus = setting(
+    data_gpu: Gpus = run_setting(
         None, "GPU that computes features; with model_gpu: the dual pipeline; or several, [0, 1]", **GPUS
     )
-    model_gpu: Gpus = setting(None, "GPU that trains; several, [2, 3], mirror the model", **GPUS)
-    visible_gpus: Optional[str] = setting(
+    model_gpu: Gpus = run_setting(None, "GPU that trains; several, [2, 3], mirror the model", **GPUS)
+    visible_gpus: Optional[str] = run_setting(
         None, "GPUs that TensorFlow may use; unset: all", pattern=r"^\d+(,\d+)*$", examples=["0,1"]
     )
-    multi_gpu: bool = setting(False, "mirror the model over all visible GPUs")
-    data_gpu_memory_limit: int = setting(8192, "MB that each data GPU may use in the dual pipeline", **COUNT)
-    model_gpu_memory_limit: int = setting(16384, "MB that each model GPU may use in the dual pipeline", **COUNT)
-    buffer_size: Union[int, Auto] = setting(
-        50, "batches to prefetch; auto: as memory allows, adjusted during the run", **COUNT
+    multi_gpu: bool = run_setting(False, "mirror the model over all visible GPUs")
+    data_gpu_memory_limit: int = run_setting(8192, "MB that each data GPU may use in the dual pipeline", **COUNT)
+    model_gpu_memory_limit: int = run_setting(16384, "MB that each model GPU may use in the dual pipeline", **COUNT)
+    buffer_size: Union[int, Auto] = run_setting(
+        50, "batches to prefetch; auto: as memory allows, adjusted during the run", per_worker=True, **COUNT
     )
-    model_start_delay: float = setting(2.0, "seconds the buffer fills before the first step", **AMOUNT)
+    model_start_delay: float = run_setting(
+        2.0, "seconds the buffer fills before the first step", per_worker=True, **AMOUNT
+    )
 
     @property
     def names_gpus(self) -> bool:
@@ -244,14 +288,25 @@ class DevicesSection:
 class ClusterSection:
     """The workers, one process each, that train one model together; by default there is one."""
 
-    workers: Tuple[str, ...] = setting(
-        (), "addresses of all workers, host:port, the chief's first; TF_CONFIG takes precedence", uniqueItems=True
+    workers: Tuple[str, ...] = run_setting(
+        (),
+        "addresses of all workers, host:port, the chief's first; TF_CONFIG takes precedence",
+        per_worker=True,
+        uniqueItems=True,
     )
-    index: Optional[int] = setting(None, "index of this worker, from 0; unset: the one with this host's name", **AMOUNT)
-    slurm: bool = setting(False, "one worker per task of the current Slurm step")
-    port: int = setting(8888, "Slurm: port of the first worker on each machine", minimum=1024, maximum=65_000)
-    patience: float = setting(600.0, "seconds that workers wait for one that does not answer", maximum=1e6, **POSITIVE)
-    restarts: int = setting(10, "restarts in a row, without a step between them, after losing a worker", **AMOUNT)
+    index: Optional[int] = run_setting(
+        None, "index of this worker, from 0; unset: the one with this host's name", per_worker=True, **AMOUNT
+    )
+    slurm: bool = run_setting(False, "one worker per task of the current Slurm step", per_worker=True)
+    port: int = run_setting(
+        8888, "Slurm: port of the first worker on each machine", per_worker=True, minimum=1024, maximum=65_000
+    )
+    patience: float = run_setting(
+        600.0, "seconds that workers wait for one that does not answer", per_worker=True, maximum=1e6, **POSITIVE
+    )
+    restarts: int = run_setting(
+        10, "restarts in a row, without a step between them, after losing a worker", per_worker=True, **AMOUNT
+    )
 
 
 @attrs.frozen
@@ -270,18 +325,11 @@ class Recipe:
     cluster: ClusterSection = attrs.field(factory=ClusterSection)
 
     def __attrs_post_init__(self) -> None:
+        if attrs.validators.get_disabled():  # a file's settings were checked already, with their lines
+            return
         found = find_contradictions(self.as_tables())
         if found:
             raise ValueError("; ".join(f"{'.'.join(keys[0])}: {problem}" for keys, problem in found))
-
-    def steps_of(self, stage: str) -> int:
-        """Optimizer steps of a stage."""
-        return self.codec.steps if stage == "codec" and self.codec.steps else self.train.steps
-
-    def learning_rate_of(self, stage: str) -> float:
-        """The peak learning rate of a stage."""
-        own = self.codec.learning_rate if stage == "codec" else None
-        return own or self.train.learning_rate
 
     def as_tables(self) -> Dict[str, Dict[str, Any]]:
         """The recipe in types of TOML; unset settings are left out."""
