@@ -4,8 +4,8 @@ A log mel is [frames, n_mels], the natural logarithm of energies, as `mel.log_me
 
 Pitch tracking is by hand. On 24 clips of the demo corpus, 90 s, the median pitch of librosa.pyin differs from that of
 `pitch_track` by 0.07 semitones in the median and 0.3 at most, and takes 12 times as long (librosa 1.0; 41 times with
-0.9.2), after a first call of several seconds. librosa.yin is as fast, but does not tell voiced frames from unvoiced
-ones, and its medians are up to 1.5 semitones off.
+0.9.2), after a first call of several seconds. librosa.yin is as fast (0.9.2: half as fast), but does not tell voiced
+frames from unvoiced ones, and its medians are up to 1.5 semitones off.
 """
 
 from typing import Tuple
