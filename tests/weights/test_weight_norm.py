@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from xtts.weights.weight_norm import SPELLINGS, fold_weight_norm, find_pairs, unfold_weight_norm
+from xtts.weights.weight_norm import SPELLINGS, find_pairs, fold_weight_norm, unfold_weight_norm
 
 FINITE = st.floats(-1e3, 1e3, width=32)
 WEIGHTS = arrays.arrays(np.float32, arrays.array_shapes(min_dims=2, max_dims=4, max_side=5), elements=FINITE)

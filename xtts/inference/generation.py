@@ -16,7 +16,7 @@ from xtts import compat
 from xtts.inference.loading import LoadedModel
 from xtts.inference.voices import Voice
 from xtts.model.codec import Codec
-from xtts.model.generation import Progress, begin, extend
+from xtts.model.generation import GenerationState, continue_generation, start_generation
 from xtts.model.gpt import Gpt
 from xtts.model.mel import log_mel, transform_for
 from xtts.model.sampling import Sampling, sampling
@@ -87,11 +87,11 @@ class Generator:
         def speaker(waves: Tensor, lengths: Tensor) -> Tensor:
             return _part(model.speaker)(waves, lengths)
 
-        def read(text: Tensor, lengths: Tensor, style: Tensor) -> Progress:
-            return begin(gpt, text, lengths, style, min(max_codes(gpt, text.shape[1]), model.most_codes))
+        def read(text: Tensor, lengths: Tensor, style: Tensor) -> GenerationState:
+            return start_generation(gpt, text, lengths, style, min(max_codes(gpt, text.shape[1]), model.most_codes))
 
-        def speak(progress: Progress, count: Tensor, penalty: Tensor, drawn: Sampling) -> Any:
-            progress = extend(gpt, progress, count, penalty, drawn.__call__)
+        def speak(progress: GenerationState, count: Tensor, penalty: Tensor, drawn: Sampling) -> Any:
+            progress = continue_generation(gpt, progress, count, penalty, drawn.__call__)
             return progress, progress.spoken(gpt.tokens.audio_stop)
 
         def mel(codes: Tensor, lengths: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from xtts.audio.griffin_lim import griffin_lim
 from xtts.inference.generation import GeneratedCodes, Generator
 from xtts.inference.loading import LoadedModel
 from xtts.inference.voices import Voice
-from xtts.model.decoder import interpolated, stretched
+from xtts.model.decoder import interpolate, upsample_latents
 from xtts.planning.sizes import FRAMES_PER_CODE
 
 REACH = 8  # codes after a place that the codec's decoder still hears there
@@ -56,7 +56,7 @@ class _ByDecoder:
 
     def add(self, spoken: GeneratedCodes) -> np.ndarray:
         latents, is_last = _paced(spoken.latents, self._speed), spoken.is_last
-        frames = stretched(latents[None])[0].numpy() if len(latents) else latents
+        frames = upsample_latents(latents[None])[0].numpy() if len(latents) else latents
         known = len(frames) if is_last else len(frames) - UNSTEADY
         end = known if is_last else known - AROUND
         if end <= self._done:
@@ -100,4 +100,4 @@ class _ByCodec:
 
 def _paced(x: np.ndarray, speed: float) -> np.ndarray:
     """Frames [T, C] for a speech that is so many times as fast: more or fewer of them, and no other pitch."""
-    return x if speed == 1 or not len(x) else np.asarray(interpolated(x[None], 1 / speed)[0].numpy())
+    return x if speed == 1 or not len(x) else np.asarray(interpolate(x[None], 1 / speed)[0].numpy())

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from xtts import compat
 from xtts.audio.mel import LOG_FLOOR, MelSpec, audible_bins, filterbank, frame_count, window
-from xtts.model.layers import extents
+from xtts.model.layers import shape_list
 
 Tensor = Any  # tf.Tensor; TensorFlow brings no types
 Transform = Literal["fft", "matmul"]
@@ -23,7 +23,7 @@ def mel(
     waves: Tensor, lengths: Tensor, spec: MelSpec, fill: float = 0.0, transform: Optional[Transform] = None
 ) -> Tensor:
     """Mels [B, frames, n_mels] of waves [B, samples] with `lengths` [B]; `fill` stands in frames past a clip's end."""
-    return _filled(_mel(waves, lengths, spec, transform), lengths, spec, fill)
+    return _fill_padding(_mel(waves, lengths, spec, transform), lengths, spec, fill)
 
 
 def log_mel(
@@ -38,7 +38,7 @@ def log_mel(
     logs = tf.math.log(tf.maximum(_mel(waves, lengths, spec, transform), LOG_FLOOR))
     if stats is not None:
         logs /= np.asarray(stats, np.float32)
-    return _filled(logs, lengths, spec, fill)
+    return _fill_padding(logs, lengths, spec, fill)
 
 
 def transform_for(device: str, by_xla: bool = False) -> Transform:
@@ -54,42 +54,42 @@ def transform_for(device: str, by_xla: bool = False) -> Transform:
 
 
 def _mel(waves: Tensor, lengths: Tensor, spec: MelSpec, transform: Optional[Transform]) -> Tensor:
-    padded = _mirrored(_preemphasised(waves, lengths, spec), lengths, spec)
-    pieces = tf.signal.frame(padded, spec.win_length, spec.hop_length)[:, : frame_count(extents(waves)[1], spec)]
+    padded = _reflect_pad(_preemphasize(waves, lengths, spec), lengths, spec)
+    pieces = tf.signal.frame(padded, spec.win_length, spec.hop_length)[:, : frame_count(shape_list(waves)[1], spec)]
     if (transform or transform_for(pieces.device)) == "fft":
         # n_fft is filled up behind the window instead of around it: that turns phases, and energies have none.
         spectrum = tf.signal.rfft(pieces * window(spec), [spec.n_fft])[:, :, : audible_bins(spec)]
         real, imaginary = tf.math.real(spectrum), tf.math.imag(spectrum)
     else:
-        real, imaginary = tf.split(tf.matmul(pieces, _fourier(spec)), 2, axis=2)
+        real, imaginary = tf.split(tf.matmul(pieces, _fourier_matrix(spec)), 2, axis=2)
     energies = tf.square(real) + tf.square(imaginary)
     if spec.power != 2:
         energies **= spec.power / 2
     return tf.matmul(energies, filterbank(spec)[: audible_bins(spec)])
 
 
-def _preemphasised(waves: Tensor, lengths: Tensor, spec: MelSpec) -> Tensor:
+def _preemphasize(waves: Tensor, lengths: Tensor, spec: MelSpec) -> Tensor:
     if not spec.preemphasis:
         return waves
     second = tf.gather(waves, tf.minimum(1, lengths - 1)[:, None], batch_dims=1)  # of a single sample, itself
     return waves - spec.preemphasis * tf.concat([second, waves[:, :-1]], axis=1)
 
 
-def _mirrored(waves: Tensor, lengths: Tensor, spec: MelSpec) -> Tensor:
+def _reflect_pad(waves: Tensor, lengths: Tensor, spec: MelSpec) -> Tensor:
     """Each clip with as much of it mirrored at both its ends as windows reach over; what comes after is not heard."""
-    places = tf.range(-spec.reach, extents(waves)[1] + spec.win_length - spec.reach)[None]
+    places = tf.range(-spec.reach, shape_list(waves)[1] + spec.win_length - spec.reach)[None]
     period = tf.maximum(2 * (lengths[:, None] - 1), 1)  # there and back: windows may be longer than the clip
     there = tf.math.floormod(places, period)
     return tf.gather(waves, tf.minimum(there, period - there), batch_dims=1)
 
 
-def _filled(mels: Tensor, lengths: Tensor, spec: MelSpec, fill: float) -> Tensor:
-    inside = tf.range(extents(mels)[1])[None] < tf.expand_dims(frame_count(lengths, spec), 1)
+def _fill_padding(mels: Tensor, lengths: Tensor, spec: MelSpec, fill: float) -> Tensor:
+    inside = tf.range(shape_list(mels)[1])[None] < tf.expand_dims(frame_count(lengths, spec), 1)
     return tf.where(inside[:, :, None], mels, tf.constant(fill, mels.dtype))
 
 
 @functools.lru_cache(maxsize=8)
-def _fourier(spec: MelSpec) -> np.ndarray:
+def _fourier_matrix(spec: MelSpec) -> np.ndarray:
     """The windowed Fourier transform as a matrix, [win_length, 2 * heard]: real parts, then imaginary ones."""
     angles = 2 * np.pi / spec.n_fft * np.outer(np.arange(spec.win_length), np.arange(audible_bins(spec)))
     return np.asarray(np.concatenate([np.cos(angles), -np.sin(angles)], axis=1) * window(spec)[:, None], np.float32)

@@ -12,9 +12,9 @@ import tensorflow as tf
 from xtts.errors import XttsError
 from xtts.model.layers import Tensor
 
-LARGEST_SUM = 2**30  # of a row's shares, which fit 32 bits
-FINEST = 2**24  # parts of the best token's share; a float32 tells no more apart
-FACTORS = 0x85EBCA6B - 2**32, 0xC2B2AE35 - 2**32  # odd, and signed, so that 64 bits hold what they make of 32
+MAX_TOTAL = 2**30  # of a row's shares, which fit 32 bits
+MAX_WEIGHT = 2**24  # parts of the best token's share; a float32 tells no more apart
+MIX_FACTORS = 0x85EBCA6B - 2**32, 0xC2B2AE35 - 2**32  # odd, and signed, so that 64 bits hold what they make of 32
 
 
 class SamplingError(XttsError):
@@ -32,16 +32,16 @@ class Sampling(NamedTuple):
     def __call__(self, scores: Tensor, step: Tensor) -> Tensor:
         """The tokens [B] int32 that are drawn at a step by scores [B, tokens]."""
         count = scores.shape[1]
-        finest = min(FINEST, LARGEST_SUM // count)
+        finest = min(MAX_WEIGHT, MAX_TOTAL // count)
         scores = tf.cast(scores, tf.float32) / self.temperature
         shares = tf.cast(finest * tf.exp(scores - tf.reduce_max(scores, axis=1, keepdims=True)), tf.int32)
-        shares = _cut(shares, _reached(shares, tf.ones_like(shares), tf.minimum(self.top_k, count), finest))
+        shares = _zero_below(shares, _threshold(shares, tf.ones_like(shares), tf.minimum(self.top_k, count), finest))
         part = self.top_p * tf.cast(tf.reduce_sum(shares, axis=1), tf.float32)
-        shares = _cut(shares, _reached(shares, shares, tf.cast(part, tf.int32), finest))
+        shares = _zero_below(shares, _threshold(shares, shares, tf.cast(part, tf.int32), finest))
         total = tf.cast(tf.reduce_sum(shares, axis=1), tf.int64)
-        drawn = 1 + tf.cast(_shifted(_word(self.seeds, step) * total, 32), tf.int32)
+        drawn = 1 + tf.cast(_shift_right(_random_bits(self.seeds, step) * total, 32), tf.int32)
         from_last = tf.range(count - 1, -1, -1)[None]
-        return count - 1 - _reached(from_last, shares, drawn, count - 1)
+        return count - 1 - _threshold(from_last, shares, drawn, count - 1)
 
 
 def sampling(
@@ -63,7 +63,7 @@ def sampling(
     )
 
 
-def _reached(keys: Tensor, shares: Tensor, wanted: Tensor, largest: int) -> Tensor:
+def _threshold(keys: Tensor, shares: Tensor, wanted: Tensor, largest: int) -> Tensor:
     """The largest key [B] such that it and those above it have the shares that are wanted, [] or [B]; 0 if none has.
 
     Keys, from 0 to `largest`, and shares are [B, tokens]. Found bit by bit: by XLA, four times as fast as sorting.
@@ -80,27 +80,27 @@ def _reached(keys: Tensor, shares: Tensor, wanted: Tensor, largest: int) -> Tens
     return found
 
 
-def _cut(shares: Tensor, least: Tensor) -> Tensor:
+def _zero_below(shares: Tensor, least: Tensor) -> Tensor:
     """Shares [B, tokens], 0 where they are below the least [B]."""
     return tf.where(shares >= least[:, None], shares, 0)
 
 
-def _word(seeds: Tensor, step: Tensor) -> Tensor:
+def _random_bits(seeds: Tensor, step: Tensor) -> Tensor:
     """32 random bits [B], int64, of the seeds [B] at a step."""
-    return _mixed(_mixed(tf.cast(seeds, tf.int64)) + tf.cast(step, tf.int64))
+    return _mix_bits(_mix_bits(tf.cast(seeds, tf.int64)) + tf.cast(step, tf.int64))
 
 
-def _mixed(word: Tensor) -> Tensor:
+def _mix_bits(word: Tensor) -> Tensor:
     """32 bits of which each depends on all that came in, as in the end of MurmurHash3; int64, not negative."""
-    word = _lowest(word)
-    for shift, factor in zip((16, 13), FACTORS):
-        word = _lowest(tf.bitwise.bitwise_xor(word, _shifted(word, shift)) * factor)
-    return tf.bitwise.bitwise_xor(word, _shifted(word, 16))
+    word = _low_32_bits(word)
+    for shift, factor in zip((16, 13), MIX_FACTORS):
+        word = _low_32_bits(tf.bitwise.bitwise_xor(word, _shift_right(word, shift)) * factor)
+    return tf.bitwise.bitwise_xor(word, _shift_right(word, 16))
 
 
-def _lowest(word: Tensor) -> Tensor:
+def _low_32_bits(word: Tensor) -> Tensor:
     return tf.bitwise.bitwise_and(word, tf.constant(2**32 - 1, tf.int64))
 
 
-def _shifted(word: Tensor, by: int) -> Tensor:
+def _shift_right(word: Tensor, by: int) -> Tensor:
     return tf.bitwise.right_shift(word, tf.constant(by, tf.int64))

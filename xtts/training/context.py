@@ -15,7 +15,7 @@ from xtts import compat
 from xtts.audio.mel import MelSpec
 from xtts.files import json_digest
 from xtts.model.codec import Codec
-from xtts.model.layers import frozen
+from xtts.model.layers import variables_to_constants
 from xtts.model.mel import transform_for
 from xtts.pipeline.buffer import BufferPolicy, reader_count
 from xtts.pipeline.codec_source import CodecSource
@@ -291,7 +291,7 @@ def _made_of_gpt(context: TrainingContext, codec: Codec) -> Makes:
     """What the GPT's batches need of workers."""
     if context.service is None:
         return {}
-    make = feature_functions(context.recipe.audio, context.stats, frozen(codec), transform_for("CPU"))
+    make = feature_functions(context.recipe.audio, context.stats, variables_to_constants(codec), transform_for("CPU"))
     return {"codes": ("waves", make["codes"]), "reference": ("reference_waves", make["reference_mel"])}
 
 

@@ -12,8 +12,8 @@ import numpy as np
 import tensorflow as tf
 
 from xtts.model.codec import Codec, Pass, code_lengths
-from xtts.model.gpt import TEXT_SHARE, Gpt, Tokens
-from xtts.model.layers import Weight, extents
+from xtts.model.gpt import TEXT_LOSS_WEIGHT, Gpt, Tokens
+from xtts.model.layers import Weight, shape_list
 from xtts.pipeline.features import reference_shape
 from xtts.planning.shapes import Shape, codec_shape, joint_length
 from xtts.planning.sizes import FRAMES_PER_CODE, SIZES
@@ -123,7 +123,7 @@ class GptStage:
 
     name = "gpt"
     parts: Tuple[str, ...] = ("text", "codes")
-    weights: Tuple[float, ...] = (TEXT_SHARE, 1.0)
+    weights: Tuple[float, ...] = (TEXT_LOSS_WEIGHT, 1.0)
 
     def __init__(
         self,
@@ -185,7 +185,7 @@ class GptStage:
 def _longest(batch: Batch) -> Tensor:
     """The joint length of the longest row; no less than what the text takes, where all rows are blank."""
     rows = joint_length(batch["text_lengths"], FRAMES_PER_CODE * batch["code_lengths"])
-    return tf.maximum(tf.reduce_max(rows), joint_length(extents(batch["text"])[1], 0))
+    return tf.maximum(tf.reduce_max(rows), joint_length(shape_list(batch["text"])[1], 0))
 
 
 def tokens_of(
