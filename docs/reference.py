@@ -1,12 +1,13 @@
-"""Writes the reference from the code: `python docs/reference.py` makes settings.md and the pages in reference/.
+"""Write the reference pages from the code: `python docs/reference.py` makes settings.md and the pages in reference/.
 
-Nothing is imported but what reads a recipe and what reads the command line; the rest is read as source text, so no
-TensorFlow is needed, and the pages are the same on every Python.
+Only the modules that parse recipes and the command line are imported; docstrings and signatures are read from the
+source. So TensorFlow is not needed, and the pages are the same on every Python.
 """
 
 import argparse
 import ast
 import json
+import re
 from pathlib import Path
 
 from xtts.commands import main
@@ -15,9 +16,7 @@ from xtts.recipe import myxtts as migrate
 
 DOCS = Path(__file__).resolve().parent
 PACKAGE = DOCS.parent / "xtts"
-MADE = "Made by `python docs/reference.py` from {}; a test fails when it is stale."
-ASIDE = {"warn", "say", "event", "note", "_aside", "Left", "Unusable"}  # calls whose text is said to a user
-LISTS = {"reasons", "advice"}  # what is appended to them is said too
+MADE = "Generated from {} by `python docs/reference.py`; a test fails when it is out of date."
 
 
 def settings():
@@ -34,22 +33,17 @@ def settings():
 
 def verbs():
     """Every verb with its arguments and flags."""
-    lines = [
-        "# Every verb",
-        "",
-        MADE.format("`xtts/commands/main.py`"),
-        "",
-        "`xtts VERB` and `python -m xtts VERB` are the same.",
-    ]
+    lines = ["# Every verb", "", MADE.format("`xtts/commands/`"), ""]
     lines += [
-        "The exit status is 0 when it was done, 1 when it could not be, 2 when what was typed or the recipe must be"
+        "`xtts VERB` and `python -m xtts VERB` are the same. The exit status is 0 on success, 1 when it could not"
     ]
-    lines += ["changed, and 130 after Ctrl-C."]
-    for name, parser in _verbs(main._parser()):
+    lines += ["be done, 2 when what was typed or the recipe must be changed, and 130 after Ctrl-C. Standard output has"]
+    lines += ["the result; progress and notes go to standard error."]
+    for name, parser in _verbs(main.make_parser()):
         flags = [action for action in parser._actions if not isinstance(action, (argparse._HelpAction, _SUB))]
         lines += ["", f"## {name}", "", parser.description or ""]
         if flags:
-            lines += ["", "| typed | what it is |", "|---|---|"]
+            lines += ["", "| argument | meaning |", "|---|---|"]
             lines += [f"| {_typed(action)} | {_cell(_help(action))} |" for action in flags]
     return "\n".join(lines) + "\n"
 
@@ -58,12 +52,12 @@ _SUB = argparse._SubParsersAction
 
 
 def _verbs(parser, before=""):
-    """Each verb, and each deed of a verb that has several, with its parser."""
+    """Each verb, or each subcommand of a verb that has several, with its parser."""
     for action in parser._actions:
         if isinstance(action, _SUB):
             for name, one in action.choices.items():
-                deeds = list(_verbs(one, f"{before}{name} "))
-                yield from deeds or [(f"{before}{name}", one)]
+                subcommands = list(_verbs(one, f"{before}{name} "))
+                yield from subcommands or [(f"{before}{name}", one)]
 
 
 def _typed(action):
@@ -79,21 +73,60 @@ def _help(action):
     return "; ".join(filter(None, [action.help, choices]))
 
 
+def api():
+    """The public names of the package: signature, docstring and an example."""
+    lines = ["# Python API", "", MADE.format("`xtts/__init__.py` and `docs/reference/api_example.py`"), ""]
+    lines += ["`import xtts` is cheap: each name is imported when it is first used, and NumPy and TensorFlow with the"]
+    lines += ["first name that needs them. The examples follow on each other, and are run by a test."]
+    examples, introduction = _examples()
+    lines += ["", "```python", introduction, "```"]
+    modules = ast.literal_eval(_assigned(PACKAGE / "__init__.py", "_MODULES"))
+    for name, example in examples.items():
+        lines += ["", f"## {name}", ""]
+        lines += _described_name(modules[name], name) if name in modules else [OTHER_NAMES[name]]
+        lines += ["", "```python", example, "```"]
+    return "\n".join(lines) + "\n"
+
+
+OTHER_NAMES = {
+    "compat": "One API over TensorFlow 2.4 to 2.21: see [compat](../compat.md) and [every name of it](compat.md).",
+    "__version__": "The version of this package, as a string.",
+}
+
+
+def _examples():
+    """The example of each name: the lines below `# name` in api_example.py; and what stands before the first."""
+    text = (DOCS / "reference" / "api_example.py").read_text(encoding="utf-8")
+    introduction, *parts = re.split(r"^# (\w+)\n", text.partition('"""\n')[2], flags=re.MULTILINE)
+    return {name: part.strip() for name, part in zip(parts[::2], parts[1::2])}, introduction.strip()
+
+
+def _described_name(module, name):
+    """Signature, docstring and public methods of a class or function."""
+    text = (PACKAGE / f"{module.replace('.', '/')}.py").read_text(encoding="utf-8")
+    node = next(node for node in ast.parse(text).body if getattr(node, "name", None) == name)
+    return ["```python", _signature(text, node), "```", "", *_docstring(node), *_method_list(text, node)]
+
+
+def _method_list(text, node):
+    lines = [line for method in _methods(node) for line in _described(text, method)]
+    return ["", *lines] if lines else []
+
+
 def compat():
     """Every name of xtts.compat: its signature, and its docstring."""
     lines = ["# compat: every name", "", MADE.format("`xtts/compat/`"), ""]
     lines += [
-        "`from xtts import compat`; it needs TensorFlow and nothing else of this package. What it is for is on the"
+        "`from xtts import compat` needs TensorFlow and nothing else of this package. What it is for is described"
     ]
-    lines += ["page [compat](../compat.md)."]
+    lines += ["in [compat](../compat.md)."]
     exported = ast.literal_eval(_assigned(PACKAGE / "compat" / "__init__.py", "__all__"))
     for path in sorted((PACKAGE / "compat").glob("*.py")):
         text = path.read_text(encoding="utf-8")
         for node in ast.parse(text).body:
             if getattr(node, "name", None) in exported:
                 lines += ["", f"## {node.name}", "", "```python", _signature(text, node), "```", ""]
-                lines += [*_docstring(node)]
-                lines += [line for method in _methods(node) for line in _described(text, method)]
+                lines += [*_docstring(node), *_method_list(text, node)]
     return "\n".join(lines) + "\n"
 
 
@@ -123,90 +156,28 @@ def _methods(node):
 
 
 def _described(text, method):
-    is_property = any(getattr(mark, "id", "") == "property" for mark in method.decorator_list)
-    shown = (
-        method.name
-        if is_property
-        else _signature(text, method)[len("def ") :].replace("self, ", "").replace("self", "")
-    )
-    return ["", f"- `{' '.join(shown.split())}`: {' '.join(_docstring(method))}"]
-
-
-def messages():
-    """Every sentence that the program may say of a mistake, by the module that says it."""
-    lines = ["# Every message", "", MADE.format("the code"), ""]
-    lines += [
-        "What you may be told, by the module that says it; ⟨names⟩ stand for what is filled in. A message names the"
-    ]
-    lines += ["thing, the place and the remedy. Find yours by a few of its words."]
-    for path in sorted(PACKAGE.rglob("*.py"), key=lambda path: path.relative_to(PACKAGE).as_posix()):
-        found = _sentences(ast.parse(path.read_text(encoding="utf-8")), path.stem == "rules")
-        if found:
-            name = path.relative_to(PACKAGE).with_suffix("").as_posix().replace("/", ".")
-            lines += ["", f"## {name}", "", *(f"- {_code(sentence)}" for sentence in found)]
-    return "\n".join(lines) + "\n"
-
-
-def _sentences(tree, yields):
-    found = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
-            found += [(node.lineno, _text(part)) for part in node.exc.args]
-        elif isinstance(node, ast.Call) and (_name(node.func) in ASIDE or _is_listed(node.func)):
-            found += [(node.lineno, _text(part)) for part in node.args]
-        elif yields and isinstance(node, ast.Yield) and isinstance(node.value, ast.Tuple):
-            found += [(node.lineno, _text(part)) for part in node.value.elts]
-    said = [text for _, text in sorted(found, key=lambda one: one[0]) if text.count(" ") > 2]
-    return list(dict.fromkeys(said))
-
-
-def _is_listed(function):
-    return isinstance(function, ast.Attribute) and function.attr == "append" and _name(function.value) in LISTS
-
-
-def _text(node):
-    """A string as it stands in the source, what is filled in as ⟨name⟩; "" where there is none."""
-    if isinstance(node, ast.Constant):
-        return " ".join(node.value.split()) if isinstance(node.value, str) else ""
-    if isinstance(node, ast.BinOp):
-        return f"{_text(node.left)} {_text(node.right)}".strip()
-    if not isinstance(node, ast.JoinedStr):
-        return ""
-    parts = [part.value if isinstance(part, ast.Constant) else f"⟨{_name(part.value)}⟩" for part in node.values]
-    return " ".join("".join(parts).split())
-
-
-def _name(node):
-    """What an expression is called, as far as one word says it."""
-    if isinstance(node, ast.Name):
-        return node.id
-    if isinstance(node, ast.Attribute):
-        return node.attr
-    if isinstance(node, ast.Call):
-        return _name(node.args[0]) if node.args and not isinstance(node.args[0], ast.Constant) else _name(node.func)
-    if isinstance(node, (ast.Subscript, ast.Starred)):
-        return _name(node.value)
-    return "…"
-
-
-def _code(text):
-    return f"`` {text} ``" if "`" in text else f"`{text}`"
+    """A method in one line: its signature without `self`, and its docstring."""
+    shown = method.name
+    if not any(getattr(mark, "id", "") == "property" for mark in method.decorator_list):
+        shown = " ".join(_signature(text, method)[len("def ") :].split())
+        shown = re.sub(r"\((self|cls)(, )?", "(", shown.replace("( ", "(").replace(" )", ")"))
+    return [f"- `{shown}`: {' '.join(_docstring(method))}"]
 
 
 def myxtts():
     """Old keys and flags, and what they are now."""
     lines = ["# MyXTTS, old and new", "", MADE.format("`xtts/recipe/myxtts.py`"), ""]
-    lines += ["What `xtts migrate config.yaml` does with each key. [Move from MyXTTS](../howto/migrate.md) shows it."]
-    lines += ["", "## Taken over", "", "| YAML | recipe | values |", "|---|---|---|"]
+    lines += ["What `xtts migrate config.yaml` does with each key. How to: [Move from MyXTTS](../howto/migrate.md)."]
+    lines += ["", "## Converted", "", "| YAML | recipe | values |", "|---|---|---|"]
     lines += ["| `data.metadata_train_file` | `data.train` | beside `data.dataset_path` |"]
     lines += [f"| `{old}` | `{taken.key}` | {taken.words} |" for old, taken in migrate.TAKEN.items()]
     lines += [
         "",
         "## Without a counterpart",
         "",
-        "These are listed, not taken over.",
+        "`xtts migrate` lists these and does not convert them.",
         "",
-        "| YAML | why |",
+        "| YAML | reason |",
         "|---|---|",
     ]
     for why, names in migrate.GONE.items():
@@ -223,7 +194,7 @@ def _cell(text):
 PAGES = {
     "settings.md": settings,
     "reference/verbs.md": verbs,
-    "reference/messages.md": messages,
+    "reference/api.md": api,
     "reference/compat.md": compat,
     "reference/myxtts.md": myxtts,
 }

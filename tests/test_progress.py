@@ -1,6 +1,8 @@
 """progress: a bar on a terminal, silence elsewhere."""
 
 import io
+import re
+import time
 
 import pytest
 
@@ -19,10 +21,10 @@ def test_a_terminal_gets_a_bar_that_is_wiped_at_the_end():
     with ProgressBar("reading", screen) as bar:
         bar(1, 4)
         bar(4, 4)
-    assert "reading [########" in screen.getvalue()
-    assert " 25%" in screen.getvalue()
-    assert "100%" in screen.getvalue()
-    assert screen.getvalue().endswith("\r\x1b[K")
+    drawn = screen.getvalue().split("\r")
+    assert any(line.startswith("reading [#######") and "]  25%, " in line and " left" in line for line in drawn)
+    assert any("100%" in line for line in drawn)
+    assert drawn[-2].strip() == drawn[-1] == ""
 
 
 def test_a_pipe_gets_nothing():
@@ -52,9 +54,33 @@ def test_what_was_done_before_does_not_count_as_pace(monkeypatch):
 
 def test_a_line_that_stays_is_written_above_the_bar():
     """The bar is wiped first on a terminal; a pipe gets the line alone."""
-    for stream, expected in ((Terminal(), "\r\x1b[Khello\n"), (io.StringIO(), "hello\n")):
-        ProgressBar("gpt", stream).say("hello")
-        assert stream.getvalue() == expected
+    for stream in (Terminal(), io.StringIO()):
+        bar = ProgressBar("gpt", stream)
+        bar(1, 2)
+        bar.log("hello")
+        assert stream.getvalue().split("\r")[-1] == "hello\n"
+
+
+def test_the_time_left_on_a_terminal_counts_what_is_done_here():
+    """As on a pipe: what was done before, and the time before the work began, make nothing faster."""
+    screen = Terminal()
+    with ProgressBar("gpt", screen, start=500) as bar:
+        bar(500, 1000)
+        time.sleep(2)
+        bar.begin()
+        time.sleep(0.2)
+        bar(750, 1000, ", step 750")
+    line = next(line for line in screen.getvalue().split("\r") if "step 750" in line)
+    assert re.search(r"] +75%, 00:0\d left, step 750", line)
+
+
+def test_the_stream_is_the_standard_error_of_the_moment(monkeypatch):
+    """Not the one at the time when the module was imported."""
+    screen = Terminal()
+    monkeypatch.setattr("sys.stderr", screen)
+    with ProgressBar("reading") as bar:
+        bar(1, 4)
+    assert " 25%" in screen.getvalue()
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(0, "0 s"), (119, "119 s"), (150, "2 min"), (9000, "2.5 h")])

@@ -1,4 +1,4 @@
-"""`python -m xtts`: the same verbs as the `xtts` command."""
+"""`python -m xtts`, the same as the `xtts` command."""
 
 import sys
 

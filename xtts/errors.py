@@ -2,12 +2,12 @@
 
 
 class XttsError(Exception):
-    """What a user can mend: the message says what and how, and is printed without a traceback."""
+    """A problem that the user can fix. Its message names the thing, the place and the remedy."""
 
-    status = 1  # of the process that it ends
+    status = 1  # the exit status of the command line
 
 
 class UsageError(XttsError):
-    """What was typed, or a recipe, must be changed."""
+    """A mistake in what was typed, or in a recipe."""
 
     status = 2

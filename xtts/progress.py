@@ -1,62 +1,85 @@
-"""Progress of long work: how much is done, of how much, comes in; a bar on a terminal goes out, nothing elsewhere."""
+"""A progress bar on a terminal, by tqdm; elsewhere nothing, so that logs stay free of bars."""
 
-import shutil
 import sys
 import time
-from typing import TextIO
+from typing import Any, Optional, TextIO
 
-from xtts.formatting import format_duration
-
-WIDTH = 30  # characters of the bar
-AGAIN = 0.1  # seconds between two drawings
+FORMAT = "{desc} [{bar:30}] {percentage:3.0f}%, {remaining} left{postfix}"
+INTERVAL = 0.1  # seconds between two drawings
 
 
 class ProgressBar:
-    """Called with (done, total); `with Bar("reading"):` wipes it when the work ends, well or not."""
+    """Called with (done, total). `with ProgressBar("reading") as bar:` removes the bar when the work ends or fails."""
 
-    def __init__(self, label: str, stream: TextIO = sys.stderr, start: float = 0) -> None:
-        """`start` was done before: what is left is estimated from the rest."""
+    def __init__(self, label: str, stream: Optional[TextIO] = None, start: float = 0) -> None:
+        """`start` was done before: the time left is estimated from the rest. The stream is standard error."""
         self.label = label
-        self.stream = stream
-        self.is_shown = stream.isatty()
+        self.stream = sys.stderr if stream is None else stream
+        self.is_shown = self.stream.isatty()
         self._start = start
         self._started = time.monotonic()
-        self._drawn = 0.0
+        self._due = 0.0  # when it may be drawn again
+        self._bar: Any = None  # tqdm's, from the first call on
 
     def __call__(self, done: float, total: float, note: str = "") -> None:
-        """Draw it, with a note behind; a line longer than the terminal is cut."""
+        """Draw the bar with a note behind it, unless it was drawn a moment ago."""
         now = time.monotonic()
-        if not self.is_shown or (now - self._drawn < AGAIN and done < total):
+        if not self.is_shown or (now < self._due and done < total):
             return
-        self._drawn = now
-        share = min(1.0, done / total) if total else 1.0
-        filled = "#" * round(share * WIDTH)
-        line = f"{self.label} [{filled:<{WIDTH}}] {share:4.0%}, {format_duration(self.left(done, total))} left{note} "
-        self.stream.write(f"\r{line[: shutil.get_terminal_size().columns - 1]}\x1b[K")
-        self.stream.flush()
+        self._due = now + INTERVAL
+        if self._bar is None:
+            self._bar = self._make_bar(total)
+        self._bar.total = total or 1
+        self._bar.n = min(done, total) if total else 1
+        self._bar.postfix = note.lstrip(", ")
+        self._bar.refresh()
 
     def begin(self) -> None:
-        """Count time from now on: what went before was not this work."""
+        """Estimate the time left from now on: what went before was not this work."""
         self._started = time.monotonic()
+        self._close()
 
     def left(self, done: float, total: float) -> float:
-        """Seconds until all is done, at the pace so far."""
+        """Seconds until all is done, at the speed so far; tqdm does not count where it draws nothing."""
         pace = (time.monotonic() - self._started) / (done - self._start) if done > self._start else 0.0
         return max(0.0, total - done) * pace
 
-    def say(self, line: str) -> None:
+    def log(self, line: str) -> None:
         """Write a line that stays, above the bar."""
         self.wipe()
         self.stream.write(f"{line}\n")
         self.stream.flush()
 
     def wipe(self) -> None:
-        if self.is_shown:
-            self.stream.write("\r\x1b[K")
-            self.stream.flush()
+        """Remove the bar; the next call draws it again."""
+        if self._bar is not None:
+            self._bar.clear()
+
+    def _make_bar(self, total: float) -> Any:
+        from tqdm import tqdm  # only where there is a terminal to draw on
+
+        bar = tqdm(
+            desc=self.label,
+            total=total,
+            initial=self._start,
+            file=self.stream,
+            leave=False,
+            position=0,  # of two bars at once, the newer one is shown
+            dynamic_ncols=True,
+            ascii=" #",
+            smoothing=0,
+            bar_format=FORMAT,
+        )
+        bar.start_t -= time.monotonic() - self._started
+        return bar
 
     def __enter__(self) -> "ProgressBar":
         return self
 
     def __exit__(self, *_error: object) -> None:
-        self.wipe()
+        self._close()
+
+    def _close(self) -> None:
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None

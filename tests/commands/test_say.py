@@ -96,7 +96,7 @@ def test_a_voice_is_saved_without_a_text_and_spoken_with(say, run, tmp_path):
     references = ["--speaker", run / "voices" / "nora.wav", "--speaker", run / "voices" / "adam.wav"]
     status, _, err = say(*references, "--save-voice", "both.safetensors")
     assert status == 0
-    assert "say more in it with --voice both.safetensors" in err
+    assert "speak in it with --voice both.safetensors" in err
     status, out, _ = say("hello", "--voice", "both.safetensors", "-o", "x.wav")
     assert status == 0
     assert "voice nora" in out
@@ -120,7 +120,7 @@ def test_a_stream_goes_to_a_file_as_it_grows(say, tmp_path):
         (["", "-o", "x.wav"], "the text is empty"),
         (["-", "-o", "x.wav"], "the text is empty"),
         (["-o", "x.wav"], "there is no text"),
-        (["hello"], "there is no place for the sound; name one with -o out.wav"),
+        (["hello"], "there is no file to write; name one with -o out.wav"),
         (["hello", "-o", "nowhere/x.wav"], "there is no folder nowhere; make it"),
         (["hello", "-o", "."], "this is a folder"),
         (["hello", "-o", "x.wav", "--speaker", "a.wav", "--voice", "b"], "both name a voice"),

@@ -363,7 +363,7 @@ def test_weights_start_as_in_gpt2():
 def test_positions_start_where_voices_read():
     """Of all places in the text, a code's is most like that of the token which is read there; none is larger."""
     size = Size(layers=1, width=128, heads=2, text_positions=60, audio_positions=180)
-    made = Gpt(size, Tokens(300, 98), np.random.default_rng(0), pace=0.3).weights()
+    made = Gpt(size, Tokens(300, 98), np.random.default_rng(0), tokens_per_code=0.3).weights()
     text, codes = (made[f"{part}_pos_embedding.emb.weight"].variable.numpy() for part in ("text", "mel"))
     read = np.argmax(codes @ text.T, axis=1)
     places = np.minimum(1.5 + 0.3 * np.arange(183), 61)

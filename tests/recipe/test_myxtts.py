@@ -102,10 +102,10 @@ def test_what_a_recipe_would_refuse_is_listed_with_the_reason(migrated, text, ke
     ],
 )
 def test_what_is_no_configuration_is_a_sentence(xtts, tmp_path, text, sentence):
-    """Exit status 1, one line, and nothing is written."""
+    """Exit status 2, one line, and nothing is written."""
     (tmp_path / "config.yaml").write_text(text + "\n")
     done = xtts("migrate", "config.yaml")
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert sentence in done.stderr
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "config.toml").exists()
@@ -117,7 +117,7 @@ def test_a_recipe_that_is_there_is_not_written_over(xtts, tmp_path):
     first = xtts("migrate", "config.yaml")
     assert "config.toml; look at it" in first.stdout
     second = xtts("migrate", "config.yaml")
-    assert second.returncode == 1
+    assert second.returncode == 2
     assert "config.toml: this is there already" in second.stderr
     assert xtts("migrate", "nothing.yaml").stderr == "nothing.yaml: there is no such file; check the path\n"
 

@@ -9,13 +9,14 @@ import multiprocessing
 import os
 import re
 import sys
+from collections import OrderedDict
 from importlib.util import find_spec
 
 import attrs
 from small import SMALL
 
 FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["xtts.training.run", "xtts.commands.say"])
+FORKS.set_forkserver_preload(["xtts.training.run", "xtts.inference.synthesizer"])
 SIZE = attrs.evolve(SMALL, gpt=attrs.evolve(SMALL.gpt, perceiver_head_width=64))  # which no checkpoint's shapes tell
 FIFTIETH = 50
 MINUTES = "0.6"
@@ -38,6 +39,24 @@ def shortened(arguments):
     typed = [steps.sub(lambda found: f"train.steps={int(found.group(1)) // FIFTIETH}", word) for word in arguments[2:]]
     short = [word for setting in f"{SHORT[verb]} {EVERY}".split() for word in ("--set", setting)]
     return [*arguments[:2], *short, *typed]
+
+
+def publish(folder):
+    """model.pth, dvae.pth, mel_stats.pth and vocab.json as XTTS-v2 is published, of the smallest size."""
+    from safetensors.numpy import load_file
+    from speakers import vocabulary, write_model
+    from torch_files import save
+
+    from xtts.text.tokenizer import BPETokenizer
+
+    vocab = vocabulary(folder / "vocab.json")
+    write_model(folder / "made", BPETokenizer.load(vocab), ("gpt", "speaker", "decoder", "codec"), size=SIZE)
+    tensors = load_file(folder / "made" / "model.safetensors")
+    codec = OrderedDict((name[len("dvae.") :], tensor) for name, tensor in tensors.items() if name.startswith("dvae."))
+    rest = OrderedDict((name, tensor) for name, tensor in tensors.items() if not name.startswith("dvae."))
+    save({"model": rest, "config": {"model_args": {"gpt_n_heads": SIZE.gpt.heads}}}, folder / "model.pth")
+    save(codec, folder / "dvae.pth")
+    save(rest["mel_stats"], folder / "mel_stats.pth")
 
 
 def call(arguments, cwd, log):

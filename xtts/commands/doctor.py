@@ -1,18 +1,16 @@
-"""What this machine offers: nothing comes in; Python, TensorFlow, devices, trials and advice go out.
+"""`xtts doctor`: what this machine offers, whether training could run, and what to install if not.
 
-TensorFlow is tried in a process of its own (`xtts.compat.probe`), so that one which cannot be imported, or which takes
-its process down, is a finding and not the end of the examination.
+TensorFlow is tried in a process of its own (`xtts.compat.probe`), so that a TensorFlow that cannot be imported, or that
+crashes, is a finding and does not end the examination.
 """
 
 import json
 import os
-import platform
 import re
-import signal
-import subprocess
 import sys
-from importlib import metadata
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+
+from xtts.commands.command import Command, add_json_flag, print_json
 
 Findings = Dict[str, Any]
 
@@ -21,10 +19,7 @@ PARTS = {  # module: the requirement that brings it, as in pyproject.toml
     "scipy": "scipy",
     "attrs": "attrs>=22.2",
     "cattrs": "cattrs>=22.2,!=23.1.0,!=23.1.1",
-    "tomli_w": "tomli-w",
-    "librosa": "librosa",
     "soundfile": "soundfile",
-    "filelock": "filelock",
     "jinja2": "jinja2",
     "psutil": "psutil",
     "tomlkit": "tomlkit",
@@ -38,11 +33,11 @@ OPTIONAL = {  # module: what it is for, and the extra that brings it
 
 
 class Neighbour(NamedTuple):
-    """A package that keeps TensorFlow from being imported: how that shows, and the versions that would do."""
+    """A package whose installed version keeps TensorFlow from being imported."""
 
     package: str
-    shows: str  # a regular expression on the traceback
-    wanted: str  # beside what TensorFlow itself declares, which may be too little
+    pattern: str  # a regular expression that finds it in the traceback
+    requirement: str  # versions that work, in addition to what TensorFlow itself declares
     why: str
 
 
@@ -66,8 +61,20 @@ NEIGHBOURS = (
 )
 
 
+def doctor(*, as_json: bool) -> int:
+    """Examine this machine, and print what was found."""
+    findings = examine()
+    if as_json:
+        print_json(findings)
+    else:
+        print(as_text(findings))
+    return 0 if findings["ready"] else 1
+
+
 def examine() -> Findings:
-    """Look at everything, and try what can be tried."""
+    """Look at Python, TensorFlow, devices and packages, and try what training needs."""
+    import platform
+
     tensorflow, tensorflow_advice = _examine_tensorflow()
     parts, parts_advice = _examine_parts()
     advice = [*tensorflow_advice, *parts_advice]
@@ -110,7 +117,9 @@ def as_text(findings: Findings) -> str:
 
 
 def version_of(module: str) -> Optional[str]:
-    """The installed version of the package that brings a module; None where there is none."""
+    """The installed version of the package that brings a module; None where it is not installed."""
+    from importlib import metadata
+
     try:
         return metadata.version(module.replace("_", "-"))
     except metadata.PackageNotFoundError:
@@ -118,24 +127,27 @@ def version_of(module: str) -> Optional[str]:
 
 
 def diagnose(error: str) -> Tuple[str, str]:
-    """What a failed import of TensorFlow comes from, in a sentence, and the command that mends it."""
+    """Why an import of TensorFlow failed, in a sentence, and the requirement to install."""
     for neighbour in NEIGHBOURS:
-        if re.search(neighbour.shows, error):
+        if re.search(neighbour.pattern, error):
             installed = version_of(neighbour.package) or "(absent)"
-            wanted = _wanted(neighbour)
-            return f"{neighbour.package} {installed} is {neighbour.why}; {wanted} would do", wanted
+            requirement = _requirement(neighbour)
+            return f"{neighbour.package} {installed} is {neighbour.why}; it needs {requirement}", requirement
     missing = re.search(r"No module named '([\w.]+)'", error)
     if missing:
         package = missing.group(1).split(".")[0]
         return f"{package} is not installed", package
-    return "TensorFlow cannot be imported; reinstalling it may mend that", "--force-reinstall tensorflow"
+    return "TensorFlow cannot be imported; reinstalling it may help", "--force-reinstall tensorflow"
 
 
 def _examine_tensorflow() -> Tuple[Findings, List[str]]:
+    import signal
+    import subprocess
+
     name, installed = _distribution()
     finding: Findings = {"distribution": name, "version": installed, "imports": False, "error": None}
-    quiet = {"TF_CPP_MIN_LOG_LEVEL": "2", **os.environ}
-    probe = subprocess.run([sys.executable, "-m", "xtts.compat.probe"], capture_output=True, env=quiet)
+    environment = {"TF_CPP_MIN_LOG_LEVEL": "2", **os.environ}
+    probe = subprocess.run([sys.executable, "-m", "xtts.compat.probe"], capture_output=True, env=environment)
     error = probe.stderr.decode(errors="replace").strip()
     if probe.returncode == 0:
         finding.update(json.loads(probe.stdout.decode().splitlines()[-1]), imports=True)
@@ -143,9 +155,9 @@ def _examine_tensorflow() -> Tuple[Findings, List[str]]:
         return finding, [f"{name} does not work: {finding['trials'][name]['detail']}" for name in failed]
     if probe.returncode < 0:
         death = signal.Signals(-probe.returncode).name
-        finding["error"] = f"the process died of {death}"
+        finding["error"] = f"the process was killed by {death}"
         reason = "this processor lacks instructions (AVX) it was built with" if death == "SIGILL" else death
-        return finding, [f"TensorFlow dies while it is imported: {reason}; install another build of it"]
+        return finding, [f"TensorFlow crashes while it is imported: {reason}; install another build of it"]
     lines = error.splitlines() or ["no message"]
     finding["error"] = ([line for line in lines if re.match(r"[\w.]*(Error|Exception)\b", line)] or lines)[-1]
     sentence, requirement = diagnose(error)
@@ -153,21 +165,23 @@ def _examine_tensorflow() -> Tuple[Findings, List[str]]:
 
 
 def _examine_parts() -> Tuple[Dict[str, Optional[str]], List[str]]:
-    """The version of each package that training needs, and what to do about those that do not import."""
+    """The version of each package that training needs, and what to do about those that cannot be imported."""
+    import subprocess
+
     parts = {module: version_of(module) for module in PARTS}
     script = (
         "import importlib, sys\nfor name in sys.argv[1:]:\n  print(name, flush=True)\n  importlib.import_module(name)"
     )
     absent = [PARTS[module] for module, version in parts.items() if version is None]
     advice = [f"{_listed(absent)} absent: {_pip(*absent)}"] if absent else []
-    waiting = [module for module, version in parts.items() if version is not None]
-    while waiting:
-        trial = subprocess.run([sys.executable, "-c", script, *waiting], capture_output=True)
+    untried = [module for module, version in parts.items() if version is not None]
+    while untried:
+        trial = subprocess.run([sys.executable, "-c", script, *untried], capture_output=True)
         if trial.returncode == 0:
             break
         module = trial.stdout.decode().split()[-1]
-        waiting = waiting[waiting.index(module) + 1 :]
-        error = (trial.stderr.decode(errors="replace").strip() or "it took its process down").splitlines()[-1]
+        untried = untried[untried.index(module) + 1 :]
+        error = (trial.stderr.decode(errors="replace").strip() or "it crashed").splitlines()[-1]
         advice.append(f"{module} {parts[module]} cannot be imported ({error}): {_pip(PARTS[module])}")
     return parts, advice
 
@@ -191,16 +205,19 @@ def _distribution() -> Tuple[Optional[str], Optional[str]]:
     return None, None
 
 
-def _wanted(neighbour: Neighbour) -> str:
-    """A requirement that TensorFlow can live with: what it declares, and what it forgot to."""
+def _requirement(neighbour: Neighbour) -> str:
+    """The versions that TensorFlow works with: those it declares, and where that is too little, ours."""
     declared = _declared(neighbour.package)
     has_upper = re.search(r"(<|==|~=)", declared)
-    specifiers = [declared] if has_upper or not neighbour.wanted else [declared, neighbour.wanted]
+    is_enough = has_upper or not neighbour.requirement
+    specifiers = [declared] if is_enough else [declared, neighbour.requirement]
     return neighbour.package + ",".join(filter(None, specifiers))
 
 
 def _declared(package: str) -> str:
-    """What the installed TensorFlow says it needs of a package, such as ">=3.9.2"; empty where it says nothing."""
+    """The versions of a package that the installed TensorFlow declares, such as ">=3.9.2"; may be empty."""
+    from importlib import metadata
+
     name, _ = _distribution()
     for requirement in (metadata.requires(name) or []) if name else []:
         found = re.match(rf"{package}\b\s*\(?([^;)]*)\)?\s*(;|$)", requirement.replace("_", "-"))
@@ -217,7 +234,7 @@ def _tensorflow_lines(tensorflow: Findings) -> List[str]:
     lines += [_row("  physical", ", ".join(tensorflow["physical"]))]
     lines += [_row("  logical", ", ".join(tensorflow["logical"]) + "  (as the trials set them)")]
     if not any("GPU" in device for device in tensorflow["physical"]):
-        lines += [_row("", "no GPU: logical CPU devices will take the places of GPUs")]
+        lines += [_row("", "no GPU: logical CPU devices stand in for GPUs")]
     lines += ["", "Tried here"]
     for name, trial in tensorflow["trials"].items():
         lines.append(_row(f"  {name}", f"{'works' if trial['works'] else 'FAILS'}: {trial['detail']}"))
@@ -226,3 +243,8 @@ def _tensorflow_lines(tensorflow: Findings) -> List[str]:
 
 def _row(label: str, value: str) -> str:
     return f"{label:<23}{value}"
+
+
+COMMAND = Command(
+    "doctor", "Print what this machine offers, and whether training could run on it.", add_json_flag, doctor
+)

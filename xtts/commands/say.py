@@ -1,66 +1,192 @@
-"""The verb say: what was typed comes in; wave files, a voice's file and an account of what was said go out."""
+"""`xtts say`: speak a text with a trained or imported model."""
 
-import argparse
 import contextlib
 import json
 import sys
 import time
+from argparse import ArgumentParser
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Dict, Iterator, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, BinaryIO, Dict, Iterator, List, Optional, Sequence, Tuple
 
-from xtts.audio import wav
+from xtts.commands.command import (
+    Command,
+    add_json_flag,
+    add_run_folder,
+    add_verbose_flag,
+    print_stderr,
+    require_folder,
+)
 from xtts.errors import UsageError, XttsError
-from xtts.inference import voices
+from xtts.formatting import count_of
 
 if TYPE_CHECKING:
     from xtts.inference.synthesizer import SpeechStream
 
-SETTINGS = ("temperature", "top_k", "top_p", "repetition_penalty", "speed", "seed")
-STANDARD = "-"  # input or output
+STANDARD = "-"  # standard input or output
+NumberedText = Tuple[int, str]  # the number of a line, and the text in it
 
 
 class SayError(UsageError):
-    """What was typed cannot be done."""
+    """A mistake in what was typed."""
 
 
-def say(arguments: argparse.Namespace) -> int:
-    """Say what was asked for; what a user can mend is told before the model is loaded, where that is possible."""
-    texts = _texts(arguments)
-    outputs = _outputs(arguments, len(texts))
-    if not Path(arguments.folder).is_dir():
-        raise SayError(f"{arguments.folder}: there is no such folder; name one that a run or an import has made")
+def add_flags(parser: ArgumentParser) -> None:
+    """RUN, TEXT, and in which voice, how and where to."""
+    add_run_folder(parser, or_import=True)
+    parser.add_argument("text", metavar="TEXT", nargs="?", help="text to speak; -: read it from standard input")
+    parser.add_argument(
+        "-o", "--out", metavar="OUT.wav", help="file to write; with --lines, a folder; -: standard output"
+    )
+    parser.add_argument("--lines", metavar="FILE", help="speak each line of a text file, into a file of its own")
+    parser.add_argument(
+        "--speaker", metavar="REF.wav", action="append", help="recording of the voice; give it again for more"
+    )
+    parser.add_argument("--voice", metavar="NAME", help="a voice kept in RUN, or a file written by --save-voice")
+    parser.add_argument("--save-voice", metavar="FILE", help="save the voice, as .safetensors")
+    parser.add_argument("--language", metavar="CODE", help="language of the text, such as fa (told by its letters)")
+    parser.add_argument("--seed", type=int, help="seed of the sampling (0)")
+    parser.add_argument(
+        "--temperature",
+        type=float,
+        help="lower is steadier, higher is livelier (0.75 for published weights, 0.4 for a run's own)",
+    )
+    parser.add_argument("--top-k", type=int, help="sample from the K likeliest codes (50)")
+    parser.add_argument("--top-p", type=float, help="sample from the codes that make up this probability (0.85)")
+    parser.add_argument(
+        "--repetition-penalty", type=float, help="penalty on repeated codes (10 for published weights, 1 for a run's)"
+    )
+    parser.add_argument("--speed", type=float, help="1.5 is half as fast again, at the same pitch (1)")
+    parser.add_argument("--stream", action="store_true", help="write samples as they are generated")
+    add_json_flag(parser)
+    add_verbose_flag(parser)
 
-    from xtts.inference import synthesizer  # TensorFlow starts here
 
-    speaker = synthesizer.Synthesizer.load(arguments.folder, _aside)
-    voice = speaker.voice(arguments.speaker or arguments.voice)
-    if arguments.save_voice:
-        voices.write_voice(arguments.save_voice, voice)
-        _aside(f"{arguments.save_voice}: the voice; say more in it with --voice {arguments.save_voice}")
-    settings = {name: getattr(arguments, name) for name in SETTINGS}
-    streams, account = [], []
-    for number, text in texts:  # each is looked at before the first is said
+def say(
+    *,
+    folder: str,
+    text: Optional[str],
+    out: Optional[str],
+    lines: Optional[str],
+    speaker: Optional[Sequence[str]],
+    voice: Optional[str],
+    save_voice: Optional[str],
+    language: Optional[str],
+    seed: Optional[int],
+    temperature: Optional[float],
+    top_k: Optional[int],
+    top_p: Optional[float],
+    repetition_penalty: Optional[float],
+    speed: Optional[float],
+    stream: bool,
+    as_json: bool,
+    verbose: bool,
+) -> int:
+    """Speak. Mistakes are told before the model is loaded, as far as possible."""
+    if speaker and voice:
+        raise SayError("--speaker and --voice both name a voice; leave one of them out")
+    texts = _read_texts(text, lines, is_needed=save_voice is None)
+    outputs = _output_paths(out, len(texts), is_folder=lines is not None)
+    require_folder(folder, "xtts run or xtts import")
+
+    from xtts.commands.start_tensorflow import start_tensorflow
+
+    start_tensorflow(verbose)
+
+    from xtts.inference import synthesizer, voices
+
+    model = synthesizer.Synthesizer.load(folder, print_stderr)
+    chosen = model.voice(speaker or voice)
+    if save_voice is not None:
+        voices.write_voice(save_voice, chosen)
+        print_stderr(f"{save_voice}: the voice is saved; speak in it with --voice {save_voice}")
+    sampling = {"seed": seed, "temperature": temperature, "top_k": top_k, "top_p": top_p}
+    sampling.update(repetition_penalty=repetition_penalty, speed=speed)
+    streams = []
+    for number, one in texts:  # every text is checked before the first is spoken
         try:
-            streams.append(speaker.stream(text, voice, arguments.language, **settings))
+            streams.append(model.stream(one, chosen, language, **sampling))
         except XttsError as error:
-            raise type(error)(f"{arguments.lines}:{number}: {error}" if arguments.lines else str(error)) from None
-    for stream, out in zip(streams, outputs):
-        account.append({"file": str(out), "voice": voice.name, **_written(stream, out, arguments.stream)})
-        if not arguments.json:
-            _tell(_line(account[-1]), out)
-    if arguments.json and account:
-        _tell(json.dumps(account if arguments.lines else account[0], ensure_ascii=False), outputs[0])
+            raise type(error)(f"{lines}:{number}: {error}" if lines else str(error)) from None
+    results = []
+    for sound, path in zip(streams, outputs):
+        results.append({"file": str(path), "voice": chosen.name, **_write(sound, path, stream)})
+        if not as_json:
+            _print_beside_sound(_summary(results[-1]), path)
+    if as_json and results:
+        _print_beside_sound(json.dumps(results if lines else results[0], ensure_ascii=False), outputs[0])
     return 0
 
 
-def _written(stream: "SpeechStream", out: Path, as_it_grows: bool) -> Dict[str, Any]:
-    """Write what a stream says, as it is said or when it is whole; what it was goes out."""
-    if not as_it_grows and str(out) != STANDARD:
+def _read_texts(text: Optional[str], lines: Optional[str], is_needed: bool) -> List[NumberedText]:
+    if lines is not None:
+        if text is not None:
+            raise SayError("the text and --lines both say what to speak; leave one of them out")
+        content = _read_file(Path(lines)).splitlines()
+        texts = [(number, line.strip()) for number, line in enumerate(content, 1) if line.strip()]
+        if not texts:
+            raise SayError(f"--lines {lines}: the file is empty; write one text a line")
+        return texts
+    if text is None:
+        if not is_needed:
+            return []
+        raise SayError('there is no text; write it behind the run, as in: xtts say RUN "Good morning." -o out.wav')
+    if text == STANDARD:
+        try:
+            text = sys.stdin.read()
+        except UnicodeDecodeError:
+            raise SayError("standard input is not UTF-8; convert it first, with iconv for example") from None
+    if not text.strip():
+        raise SayError("the text is empty; write a sentence")
+    return [(1, text)]
+
+
+def _read_file(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise SayError(f"--lines {path}: {error.strerror}; name a text file") from None
+    except UnicodeDecodeError:
+        raise SayError(f"--lines {path}: this is not UTF-8; save it as UTF-8 text") from None
+
+
+def _output_paths(out: Optional[str], count: int, is_folder: bool) -> List[Path]:
+    """A file for each text, in a folder that exists."""
+    if not count:
+        return []
+    if out is None:
+        raise SayError("there is no file to write; name one with -o out.wav")
+    if out == STANDARD:
+        if is_folder:
+            raise SayError("-o -: --lines writes a file for each line; name a folder")
+        return [Path(STANDARD)]
+    path = Path(out)
+    if not path.absolute().parent.is_dir():
+        raise SayError(f"-o {path}: there is no folder {path.parent}; make it, or name another")
+    if not is_folder:
+        if path.is_dir():
+            raise SayError(f"-o {path}: this is a folder; name a file in it, such as {path / 'out.wav'}")
+        return [path]
+    if path.exists() and not path.is_dir():
+        raise SayError(f"-o {path}: this is a file, and --lines writes a file for each line; name a folder")
+    try:
+        path.mkdir(exist_ok=True)
+    except OSError as error:
+        raise SayError(f"-o {path}: {error.strerror}; name a folder that can be written") from None
+    width = max(4, len(str(count)))
+    return [path / f"{number:0{width}d}.wav" for number in range(1, count + 1)]
+
+
+def _write(stream: "SpeechStream", out: Path, as_generated: bool) -> Dict[str, Any]:
+    """Write what a stream says, as it is generated or when it is complete; what it was, for people and programs."""
+    if not as_generated and str(out) != STANDARD:
         wave = stream.whole()
         wave.write(out)
         return wave.as_json()
+
+    from xtts.audio.wav import StreamingWav
+
     with _opened(out) as file:
-        growing, first = wav.StreamingWav(file, stream.sample_rate), None
+        growing, first = StreamingWav(file, stream.sample_rate), None
         started = time.monotonic()
         try:
             for chunk in stream:
@@ -84,84 +210,15 @@ def _opened(out: Path) -> Iterator[BinaryIO]:
         yield file
 
 
-def _tell(line: str, out: Path) -> None:
-    """A line of the account; not among the sound."""
+def _print_beside_sound(line: str, out: Path) -> None:
     print(line, file=sys.stderr if str(out) == STANDARD else sys.stdout)
 
 
-def _texts(arguments: argparse.Namespace) -> List[Tuple[int, str]]:
-    """What is to be said, each with the number of its line."""
-    if arguments.speaker and arguments.voice:
-        raise SayError("--speaker and --voice both name a voice; leave one of them out")
-    if arguments.lines:
-        if arguments.text is not None:
-            raise SayError("the text and --lines both say what to speak; leave one of them out")
-        lines = _read(Path(arguments.lines)).splitlines()
-        texts = [(number, line.strip()) for number, line in enumerate(lines, 1) if line.strip()]
-        if not texts:
-            raise SayError(f"{arguments.lines}: there is no line to say in it; write one text a line")
-        return texts
-    if arguments.text is None:
-        if arguments.save_voice:
-            return []
-        raise SayError('there is no text; write it behind the run, as in: xtts say RUN "Good morning." -o out.wav')
-    text = arguments.text
-    if text == STANDARD:
-        try:
-            text = sys.stdin.read()
-        except UnicodeDecodeError:
-            raise SayError("what came on standard input is not UTF-8; convert it first, with iconv perhaps") from None
-    if not text.strip():
-        raise SayError("the text is empty; write a sentence")
-    return [(1, text)]
-
-
-def _outputs(arguments: argparse.Namespace, count: int) -> List[Path]:
-    """A file for each text, in a folder that is there."""
-    if not count:
-        return []
-    if arguments.out is None:
-        raise SayError("there is no place for the sound; name one with -o out.wav")
-    if arguments.out == STANDARD:
-        if arguments.lines:
-            raise SayError("-o -: --lines makes a wave a line, which standard output cannot hold; name a folder")
-        return [Path(STANDARD)]
-    out = Path(arguments.out)
-    folder = out.absolute().parent
-    if not folder.is_dir():
-        raise SayError(f"-o {out}: there is no folder {out.parent}; make it, or name another")
-    if not arguments.lines:
-        if out.is_dir():
-            raise SayError(f"-o {out}: this is a folder; name a file in it, such as {out / 'out.wav'}")
-        return [out]
-    if out.exists() and not out.is_dir():
-        raise SayError(f"-o {out}: this is a file, and --lines makes a wave a line; name a folder")
-    try:
-        out.mkdir(exist_ok=True)
-    except OSError as error:
-        raise SayError(f"-o {out}: {error.strerror}; name a folder that can be written") from None
-    width = max(4, len(str(count)))
-    return [out / f"{number:0{width}d}.wav" for number in range(1, count + 1)]
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise SayError(f"--lines {path}: {error.strerror}; name a text file") from None
-    except UnicodeDecodeError:
-        raise SayError(f"--lines {path}: this is not UTF-8; save it as UTF-8 text") from None
-
-
-def _line(told: Dict[str, Any]) -> str:
-    """What was said, for people."""
-    count = len(told["sentences"])
-    sentences = f"{count} sentence{'s' if count != 1 else ''}"
+def _summary(result: Dict[str, Any]) -> str:
     return (
-        f"{told['file']}: {told['seconds']:.1f} s, {sentences} in {told['language']}, voice {told['voice']},"
-        f" {told['real_time_factor']:.2f} s of work a second"
+        f"{result['file']}: {result['seconds']:.1f} s, {count_of(len(result['sentences']), 'sentence')} in"
+        f" {result['language']}, voice {result['voice']}, real-time factor {result['real_time_factor']:.2f}"
     )
 
 
-def _aside(line: Optional[str]) -> None:
-    print(line, file=sys.stderr)
+COMMAND = Command("say", "Speak a text in the voice of a recording, with a trained or imported model.", add_flags, say)

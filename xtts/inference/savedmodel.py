@@ -24,15 +24,15 @@ import tensorflow as tf
 from xtts import compat
 from xtts.errors import XttsError
 from xtts.inference import loading
-from xtts.inference.generation import SPEAKER_RATE, decode_codes, padded_sizes
+from xtts.inference.generation import SPEAKER_RATE, padded_sizes
 from xtts.inference.loading import LoadedModel
-from xtts.inference.voices import MOST
-from xtts.model.generation import generate
+from xtts.model.generation import decode_codes, generate
 from xtts.model.mel import log_mel
 from xtts.model.sampling import Sampling
 from xtts.pipeline.features import reference_spec
 from xtts.planning.sizes import LATENTS
 from xtts.text.tokenizer import TOKENIZER
+from xtts.training.reference_voices import MAX_SECONDS
 
 Tensor = Any  # tf.Tensor; TensorFlow brings no types
 Named = Dict[str, Tensor]
@@ -59,7 +59,11 @@ def serving_functions(model: LoadedModel) -> Dict[str, compat.Compiled]:
     def voice(wave: Tensor) -> Named:
         lengths = tf.fill([1], wave.shape[1])
         # A product with the whole transform is exact everywhere but on some GPUs, and a saved graph goes anywhere.
-        return {"style": gpt.style(log_mel(wave, lengths, reference_spec(model.audio), model.stats, 0.0, "matmul"))}
+        return {
+            "style": gpt.conditioning_latents(
+                log_mel(wave, lengths, reference_spec(model.audio), model.stats, 0.0, "matmul")
+            )
+        }
 
     def codes(text: Tensor, text_length: Tensor, style: Tensor, *how: Tensor) -> Named:
         temperature, top_k, top_p, penalty, seed = how
@@ -89,7 +93,7 @@ def serving_functions(model: LoadedModel) -> Dict[str, compat.Compiled]:
             _spec("latents", tf.float32, 1, most, width),
             _spec("speaker", tf.float32, 1, model.speaker_width),
         )
-        found["speaker"] = _compiled(speaker, _spec("wave", tf.float32, 1, int(MOST * SPEAKER_RATE)), length)
+        found["speaker"] = _compiled(speaker, _spec("wave", tf.float32, 1, int(MAX_SECONDS * SPEAKER_RATE)), length)
         found["waveform"] = _compiled(waveform, latents, length, vector)
     return found
 
@@ -133,7 +137,7 @@ def describe_model(model: LoadedModel) -> Dict[str, Any]:
     return {
         "sample_rate": model.sample_rate,
         "reference": {"sample_rate": model.audio.sample_rate, "samples": model.reference_samples},
-        "speaker": {"sample_rate": SPEAKER_RATE, "samples": int(MOST * SPEAKER_RATE)} if model.speaker else None,
+        "speaker": {"sample_rate": SPEAKER_RATE, "samples": int(MAX_SECONDS * SPEAKER_RATE)} if model.speaker else None,
         "text_sizes": sizes,
         "most_codes": model.most_codes,
         "languages": model.tokenizer.languages,

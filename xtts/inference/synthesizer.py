@@ -19,10 +19,11 @@ from xtts.audio import resample, wav
 from xtts.errors import XttsError
 from xtts.inference import voices
 from xtts.inference.generation import SPEAKER_RATE, GeneratedCodes, Generator, SamplingParams
-from xtts.inference.loading import VOICES, LoadedModel, load_model
+from xtts.inference.loading import LoadedModel, load_model
 from xtts.inference.vocoder import fade_edges, make_vocoder
 from xtts.inference.voices import Note, Voice, VoiceError
 from xtts.text.splitting import TextPiece, is_spoken, split_paragraphs, split_text
+from xtts.training.reference_voices import VOICES
 
 PathLike = Union[str, Path]
 References = Union[Voice, PathLike, Sequence[PathLike]]

@@ -11,12 +11,14 @@ import tensorflow as tf
 
 from xtts.errors import XttsError
 from xtts.model.attention import MASKED
+from xtts.model.codec import Codec
 from xtts.model.gpt import Gpt, add_special_tokens
 from xtts.model.layers import Dropout, Tensor, update_at
 from xtts.model.transformer import KeyValueCache
 from xtts.planning.sizes import LATENTS
 
 PREFIX_CODE = 1  # what text and conditioning latents count as in the published repetition penalty
+CODES_PER_TOKEN = 12  # a sentence that has more is not going to stop
 
 Pick = Callable[[Tensor, Tensor], Tensor]  # scores [B, audio tokens] and the step to codes [B]
 
@@ -151,3 +153,13 @@ def _check_lengths(gpt: Gpt, text: int, max_new_codes: int) -> None:
         raise LengthError(
             f"max_new_codes = {max_new_codes}: the model generates from 1 to {gpt.size.audio_positions} codes"
         )
+
+
+def max_codes(gpt: Gpt, text_size: int) -> int:
+    """The longest that the speech of `text_size` tokens may become, in codes."""
+    return min(gpt.size.audio_positions - 3, CODES_PER_TOKEN * text_size + 8)
+
+
+def decode_codes(codec: Codec, gpt: Gpt, codes: Tensor, lengths: Tensor) -> Tensor:
+    """The mels [B, 4 C, n_mels] of generated codes [B, C], which may contain start and stop tokens."""
+    return codec.decode(tf.where(codes < gpt.tokens.audio_start, codes, 0), lengths)

@@ -80,7 +80,7 @@ class Logits(NamedTuple):
 
 
 class TokenSequence(NamedTuple):
-    """A part of the sequence, [B, T]: what goes in, and what is to come out; IGNORED past the end and in blank rows."""
+    """Inputs and targets, [B, T]; targets are IGNORED_TARGET in padding and in blank rows."""
 
     inputs: Tensor
     targets: Tensor
@@ -160,14 +160,13 @@ class Gpt(Module):
         """
         text_part, code_part = self._parts(text, text_lengths, codes, code_lengths)
         text_part, code_part = text_part.without_last(), code_part.without_last()
+        conditioning_latents = self.conditioning_latents(reference)
         text_length, code_length = shape_list(text_part.inputs)[1], shape_list(code_part.inputs)[1]
         length = text_length + code_length
         if joint_length is not None:
             length = joint_length - LATENTS - 2  # without [STOP] and [stop]
         code_starts = text_lengths + 1
-        joint = self._joint(
-            text_part.inputs, code_part.inputs, code_starts, length, self.conditioning_latents(reference)
-        )
+        joint = self._joint(text_part.inputs, code_part.inputs, code_starts, length, conditioning_latents)
         states = self._states(joint, None, Dropout(dropout, seed))[:, LATENTS:]
         code_states = shift_rows(states, -code_starts, code_length)
         return self._losses(states[:, :text_length], code_states, text_part, code_part)

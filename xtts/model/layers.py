@@ -15,6 +15,8 @@ import attrs
 import numpy as np
 import tensorflow as tf
 
+from xtts import compat
+
 Tensor = Any  # tf.Tensor; TensorFlow brings no types
 Axes = Tuple[int, ...]
 Random = Optional[np.random.Generator]  # draws initial weights; None: they are going to be loaded, so none is drawn
@@ -178,7 +180,7 @@ def _has_batch_matmul(dtype: Any) -> bool:
 
 @functools.lru_cache(maxsize=None)
 def has_gpu() -> bool:
-    return bool(tf.config.list_physical_devices("GPU"))
+    return compat.has_gpu()
 
 
 def recompute_barrier(x: Tensor, dy: Tensor) -> Tensor:

@@ -10,16 +10,17 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from xtts import files
-from xtts.errors import XttsError
+from xtts.errors import UsageError, XttsError
 from xtts.recipe import fields, loading
+from xtts.recipe.lines import RecipeError
 
 LARGEST_FILE = 1_000_000  # bytes; a configuration is a page of text
 STEPS = 100_000  # written where only epochs were: what the shipped recipes for a GPU have
 SIZE = "normal"  # what MyXTTS trained when nobody chose
 
 
-class MigrateError(XttsError):
-    """A configuration that cannot be read, and what to do."""
+class MigrateError(UsageError):
+    """A configuration that cannot be read or written as a recipe."""
 
 
 class Taken(NamedTuple):
@@ -168,11 +169,11 @@ class Migrated(NamedTuple):
 
     def recipe(self) -> str:
         """The recipe in TOML; it loads."""
-        import tomli_w
+        import tomlkit
 
         notes = [f"# {one.key}: {one.why}" for one in self.left]
         head = ["# Made by `xtts migrate`; what found no place:", *notes] if notes else ["# Made by `xtts migrate`."]
-        return "\n".join(head) + "\n\n" + tomli_w.dumps(self.tables)
+        return "\n".join(head) + "\n\n" + tomlkit.dumps(self.tables)
 
     def text(self) -> str:
         """Both lists, for people."""
@@ -207,7 +208,7 @@ def write_migrated(path: Path, out: Path) -> Migrated:
     try:
         files.write_text(out, done.recipe())
     except OSError as error:
-        raise MigrateError(f"{out}: {error.strerror}; name a file that can be written with -o") from None
+        raise XttsError(f"{out}: {error.strerror}; name a file that can be written with -o") from None
     return done
 
 
@@ -215,7 +216,7 @@ def _read(path: Path) -> Any:
     try:
         import yaml
     except ImportError:
-        raise MigrateError('YAML is read by PyYAML, which is not installed: pip install "xtts[migrate]"') from None
+        raise XttsError('YAML is read by PyYAML, which is not installed: pip install "xtts[migrate]"') from None
     try:
         if path.is_dir():
             raise MigrateError(f"{path}: this is a folder; name the YAML file in it")
@@ -319,10 +320,10 @@ def _leave_contradictions(done: Migrated) -> None:
 
 
 def _first_mistake(done: Migrated) -> Optional[Tuple[str, str]]:
-    import tomli_w
+    import tomlkit
 
     try:
-        loading.parse_recipe(tomli_w.dumps(done.tables))
-    except loading.RecipeError as error:
+        loading.parse_recipe(tomlkit.dumps(done.tables))
+    except RecipeError as error:
         return error.problems[0].key, error.problems[0].text
     return None

@@ -50,6 +50,11 @@ class Placement:
         return self.data_device not in self.model_devices
 
     @property
+    def has_gpu(self) -> bool:
+        """Whether the model trains on a GPU."""
+        return "GPU" in self.model_devices[0]
+
+    @property
     def mode(self) -> str:
         return "dual" if self.is_dual else "single"
 

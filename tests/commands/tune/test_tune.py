@@ -4,13 +4,17 @@ import json
 import os
 import signal
 import sys
+import time
+import types
 from pathlib import Path
 
 import pytest
 from run_processes import SUPPORT
 
-from xtts.commands.tune.trial import TrialResult, Trials, why
-from xtts.commands.tune.tune import TuneError, TuneUsageError, _Search, check_out, tune, tuned_settings, write_tuned
+from xtts.commands.tune.search import Search, TuneError, TuneUsageError
+from xtts.commands.tune.settings import tuned_settings
+from xtts.commands.tune.trial import TrialResult, Trials, explain_failure
+from xtts.commands.tune.tune import check_out, tune, write_tuned
 from xtts.progress import ProgressBar
 from xtts.recipe import loading
 
@@ -35,17 +39,25 @@ def test_a_trial_that_is_killed_ends_itself_and_not_the_tuning(runs, tmp_path):
     recipe = Path(runs.root) / "recipe.toml"
     before, said = sorted(path.name for path in (runs.root / "runs").iterdir()), []
     settings = [f"run.folder={runs.root / 'runs'}", f"data.train={runs.root / 'corpus'}", "train.steps=100000"]
-    found = tune(recipe, settings, 1.0, 0.3, ["batch"], said.append, [sys.executable, str(program)])
+    found = tune(
+        recipe,
+        settings=settings,
+        minutes=60.0,
+        seconds=0.3,
+        only=["batch"],
+        log=said.append,
+        program=[sys.executable, str(program)],
+    )
     first, killed, half = found.rows[:3]
-    assert killed.found.settings == {"train.batch_size": 6}
-    assert killed.found.failure == "ended by signal 9 (SIGKILL); out of memory?"
-    assert half.found.settings == {"train.batch_size": 1}
+    assert killed.result.settings == {"train.batch_size": 6}
+    assert killed.result.failure == "ended by signal 9 (SIGKILL); out of memory?"
+    assert half.result.settings == {"train.batch_size": 1}
     for row in (first, half):
-        assert row.found.failure is None
-        assert row.found.frames_per_second > 0
-        assert 0 <= row.found.wait <= 1
-        assert row.found.traces == 3  # two shapes, and what moves the weights after two batches
-        assert row.found.memory_mb > 100
+        assert row.result.failure is None
+        assert row.result.frames_per_second > 0
+        assert 0 <= row.result.wait <= 1
+        assert row.result.traces == 3  # two shapes, and what moves the weights after two batches
+        assert row.result.memory_mb > 100
     assert any("ended by signal 9" in line for line in said)
     assert sorted(path.name for path in (runs.root / "runs").iterdir()) == before  # trials leave no folders
     json.dumps(found.as_json())
@@ -54,17 +66,33 @@ def test_a_trial_that_is_killed_ends_itself_and_not_the_tuning(runs, tmp_path):
 
 
 @pytest.mark.parametrize("way", ["late", "interrupted"])
-def test_a_trial_that_is_left_is_ended_and_its_folder_removed(tmp_path, way):
+def test_a_trial_that_is_left_is_ended_and_its_folder_removed(tmp_path, way, monkeypatch):
     """Whether it takes too long or somebody presses Ctrl-C."""
     program = tmp_path / "program.py"
-    program.write_text("import os, time\nopen('pid', 'w').write(str(os.getpid()))\ntime.sleep(60)\n")
+    program.write_text(
+        "import os, time\nopen('draft', 'w').write(str(os.getpid()))\nos.rename('draft', 'pid')\n"
+        "while True: time.sleep(1)\n"
+    )
     program = [sys.executable, "-c", f"import os; os.chdir({str(tmp_path)!r}); exec(open('program.py').read())"]
 
     def interrupt():
         if way == "interrupted" and (tmp_path / "pid").exists():
             raise KeyboardInterrupt
 
-    trials = Trials(tmp_path / "x.toml", (), tmp_path / "runs", "x", "gpt", 1.0, program, interrupt)
+    def clock():  # it is late as soon as the program is under way, however long that takes
+        return 1000.0 if way == "late" and (tmp_path / "pid").exists() else 0.0
+
+    monkeypatch.setattr("xtts.commands.tune.trial.time", types.SimpleNamespace(monotonic=clock, sleep=time.sleep))
+    trials = Trials(
+        tmp_path / "x.toml",
+        overrides=(),
+        runs=tmp_path / "runs",
+        name="x",
+        stage="gpt",
+        seconds=1.0,
+        program=program,
+        progress=interrupt,
+    )
     if way == "late":
         assert trials({}, 2.0).failure == "not measured within 2 s"
     else:
@@ -97,11 +125,11 @@ def searched(tmp_path, machine, *names, minutes=10.0, text="# mine\n[train]\nbat
     path = tmp_path / "mine.toml"
     path.write_text(text, encoding="utf-8")
     said = []
-    search = _Search(path, [], minutes, ProgressBar("tuning"), said.append)
-    search.begin(machine)
-    for knob in tuned_settings("gpt"):
-        if knob.name in names:
-            search.turn(knob)
+    search = Search(path, [], minutes=minutes, bar=ProgressBar("tuning"), log=said.append)
+    search.measure_recipe(machine)
+    for setting in tuned_settings("gpt"):
+        if setting.name in names:
+            search.tune(setting)
     return search, said
 
 
@@ -113,7 +141,7 @@ def test_what_is_faster_is_taken_and_its_reason_written(tmp_path):
     assert (key, change.value) == (("train", "batch_size"), 32)
     assert "train.batch_size = 8 before; 1.50 times as fast, 100 -> 150 frames/s." in change.why
     assert "train.batch_size = 64: ended by signal 9" in change.why
-    assert "What is learned: a step learns from other utterances" in change.why
+    assert "Effect on learning: a step sees another number of utterances" in change.why
     assert [line.split()[-1] for line in said[2:]] == ["taken", "taken", "memory?"]
 
 
@@ -172,7 +200,7 @@ def test_when_the_time_is_up_it_is_said(tmp_path):
     machine = Machine(lambda named: 100.0)
     search, _ = searched(tmp_path, machine, "batch", "precision", minutes=0.0)
     assert machine.tried == [{}]
-    assert "batch: not tried to its end, the time was up" in search.notes
+    assert "batch: not finished, the time was up" in search.notes
 
 
 def test_a_recipe_that_cannot_run_cannot_be_tuned(tmp_path):
@@ -183,9 +211,9 @@ def test_a_recipe_that_cannot_run_cannot_be_tuned(tmp_path):
 
 def test_only_what_is_asked_for_is_tried(tmp_path):
     """Speed alone leaves batches and numbers as they are; what is not known is refused."""
-    assert [knob.name for knob in tuned_settings("gpt") if knob.changes_speed_only] == ["workers", "buffer", "xla"]
+    assert [one.name for one in tuned_settings("gpt") if one.changes_speed_only] == ["workers", "buffer", "xla"]
     (tmp_path / "x.toml").write_text("[train]\n")
-    with pytest.raises(TuneError, match="--only batsh: there is no such thing to try; write speed, or some of batch,"):
+    with pytest.raises(TuneError, match="--only batsh: unknown; write speed, or some of batch,"):
         tune(tmp_path / "x.toml", only=["batsh"])
 
 
@@ -208,29 +236,29 @@ def test_a_cluster_is_not_tuned(tmp_path):
         (-signal.SIGTERM, "", "ended by signal 15 (SIGTERM)"),
         (1, "a\nnowhere: there is no such folder\n", "status 1: nowhere: there is no such folder"),
         (1, "ResourceExhaustedError: OOM when allocating", "status 1: out of memory: ResourceExhaustedError: OOM when"),
-        (3, "", "status 3: it said nothing"),
+        (3, "", "status 3: no output"),
     ],
 )
 def test_why_a_trial_ended_is_said(status, said, words):
     """By a signal's name, or by the last thing it said."""
-    assert why(status, said).startswith(words)
+    assert explain_failure(status, said).startswith(words)
 
 
 def test_nothing_is_written_over(tmp_path):
     """Neither the recipe nor an earlier result; and it is said before anything is tried."""
     path = tmp_path / "mine.toml"
     path.write_text("[train]\n")
-    with pytest.raises(TuneError, match="is there already, and is not written over; name another file with -o"):
-        check_out(path, path)
+    with pytest.raises(TuneError, match="this exists already; name another file"):
+        check_out(path)
     with pytest.raises(TuneError, match="there is no folder"):
-        check_out(path, tmp_path / "none" / "x.toml")
-    check_out(path, tmp_path / "tuned.toml")
+        check_out(tmp_path / "none" / "x.toml")
+    check_out(tmp_path / "tuned.toml")
 
 
 def test_the_verb_refuses_before_it_tries(xtts, tmp_path):
     """A sentence and a status, at once."""
     (tmp_path / "mine.toml").write_text("[train]\nsteps = 10\nwarmup_steps = 1\n")
     done = xtts("tune", "mine.toml", "-o", "mine.toml")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("mine.toml is there already")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("-o mine.toml: this exists already")
     assert xtts("tune", "mine.toml", "--minutes", "-1").returncode == 2

@@ -1,1 +1,1 @@
-"""The verb `tune`."""
+"""`xtts tune`: find faster settings for a recipe by trying them."""

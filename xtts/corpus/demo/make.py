@@ -261,19 +261,19 @@ def _checked(minutes: float, voices: int, languages: Sequence[str], seed: int, v
 def _existing(folder: Path, asked: Dict[str, Any]) -> Optional[DemoCorpus]:
     """The corpus that is there; None when the folder is free."""
     if folder.exists() and not folder.is_dir():
-        raise DemoError(f"{folder} is a file; name a folder for the demo corpus")
+        raise DemoUsageError(f"{folder} is a file; name a folder for the demo corpus")
     if not folder.exists() or not any(folder.iterdir()):
         return None
     try:
         made = json.loads((folder / "demo.json").read_bytes())
         before, clips, seconds = dict(made["asked"]), int(made["clips"]), float(made["seconds"])
     except (OSError, ValueError, KeyError, TypeError):
-        raise DemoError(f"{folder} holds files that are no demo corpus; name a new or an empty folder") from None
+        raise DemoUsageError(f"{folder} holds files that are no demo corpus; name a new or an empty folder") from None
     if before != asked:
         changed = ", ".join(
             f"{key} = {before.get(key)}, not {asked[key]}" for key in asked if before.get(key) != asked[key]
         )
-        raise DemoError(f"{folder} is a demo corpus with {changed}; remove it, or name another folder")
+        raise DemoUsageError(f"{folder} is a demo corpus with {changed}; remove it, or name another folder")
     if not (folder / "metadata.csv").exists() or len(list((folder / "wavs").glob("*.wav"))) != clips:
         raise DemoError(
             f"{folder} is a demo corpus of {clips} clips that has lost files; remove it, and it is made again"

@@ -1,0 +1,1 @@
+"""Verbs that take over weights and pass them on."""
