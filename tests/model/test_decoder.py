@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from xtts import compat
 from xtts.model.decoder import ConvTranspose1d, WaveformDecoder, interpolate
 from xtts.planning.sizes import SIZES, DecoderSize
-from xtts.weights.weight_norm import fold_weight_norm, spelled
+from xtts.weights.weight_norm import find_pairs, fold_weight_norm
 
 PREFIX = "waveform_decoder."
 IO = load_file(GOLDEN / "decoder.io.safetensors")
@@ -75,7 +75,7 @@ def test_weights_have_the_published_names_and_shapes(golden):
     """Every weight of the checkpoint, folded, and no other; those that came in halves are said to."""
     published = {name[len(PREFIX) :]: value.shape for name, value in fold_weight_norm(TENSORS).items()}
     assert {name: weight.published_shape for name, weight in golden.weights().items()} == published
-    assert sorted(PREFIX + name for name in golden.normalised()) == sorted(spelled(TENSORS))
+    assert sorted(PREFIX + name for name in golden.normalised()) == sorted(find_pairs(TENSORS))
 
 
 @pytest.mark.parametrize("size", [SIZES["tiny"], SIZES["small"]], ids=["tiny", "small"])
