@@ -78,7 +78,7 @@ def features(root: str, count: int, size: str) -> float:
     """What a worker of tf.data service does for the GPT's batches, with the graph it is sent: 16 recordings each."""
     from xtts.audio.mel import MelSpec
     from xtts.model.codec import Codec
-    from xtts.model.layers import frozen
+    from xtts.model.layers import variables_to_constants
     from xtts.model.mel import transform_for
     from xtts.pipeline.features import feature_functions, samples_for
     from xtts.pipeline.service.client import LocalFallback
@@ -97,7 +97,7 @@ def features(root: str, count: int, size: str) -> float:
             waves += [path, str(length), "0", str(length)]
             voices += [path, str(length), "0", str(reference)]
         lines.append("\t".join(["0", *voices, *waves]))
-    codec = frozen(Codec(SIZES[size].codec, audio.n_mels, random))
+    codec = variables_to_constants(Codec(SIZES[size].codec, audio.n_mels, random))
     make = feature_functions(audio, np.ones(audio.n_mels, np.float32), codec, transform_for("CPU"))
     fallback = LocalFallback(
         audio.sample_rate, {"codes": ("waves", make["codes"]), "reference": ("reference_waves", make["reference_mel"])}

@@ -87,7 +87,7 @@ def test_a_file_of_lines_becomes_a_folder_of_waves(say, tmp_path):
     (tmp_path / "bad.txt").write_text("good morning\nпривет\n", encoding="utf-8")
     status, _, err = say("--lines", "bad.txt", "-o", "bad", "--voice", "adam")
     assert status == 1
-    assert "bad.txt:2: the model has never met most of the text's characters" in err
+    assert "bad.txt:2: the model does not know most of the text's characters" in err
     assert not list((tmp_path / "bad").iterdir())
 
 

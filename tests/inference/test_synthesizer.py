@@ -82,18 +82,18 @@ def test_one_seed_is_one_reading(codec):
 
 def test_no_length_of_a_sentence_traces_again(codec):
     """Texts and codes are rounded up to a few sizes, and each size is one trace."""
-    synthesis, counts = codec.speaker.synthesis, set()
+    generator, counts = codec.speaker.generator, set()
     for length in range(1, 32):
         ids = codec.speaker.model.tokenizer.encode("y" * length, "en")
-        (spoken,) = synthesis.speak(ids, codec.voice, SamplingParams(2.0, 0.75, seed=length))
+        (spoken,) = generator.generate(ids, codec.voice, SamplingParams(2.0, 0.75, seed=length))
         counts.add(len(spoken.codes))
-        assert len(synthesis.mel(spoken.codes)) == 4 * len(spoken.codes)
+        assert len(generator.decode_mel(spoken.codes)) == 4 * len(spoken.codes)
     assert len(counts) > 10
-    traces = {name: function.compilations for name, function in synthesis.functions.items()}
-    assert traces["style"] == traces["read"] == traces["speak"] == 1  # of texts up to 32 tokens
-    assert traces["mel"] <= 3  # of 32, 64 and 80 codes
+    traces = {name: function.compilations for name, function in generator.functions.items()}
+    assert traces["conditioning_latents"] == traces["start"] == traces["generate"] == 1  # of texts up to 32 tokens
+    assert traces["decode_mel"] <= 3  # of 32, 64 and 80 codes
     codec.say("y " * 18)
-    assert synthesis.functions["read"].traces == synthesis.functions["speak"].compilations == 2  # up to 64
+    assert generator.functions["start"].traces == generator.functions["generate"].compilations == 2  # up to 64
 
 
 @pytest.mark.parametrize("name", ["codec", "decoder"])
@@ -121,16 +121,16 @@ def test_decoding_that_does_not_stop_is_cut_and_told(decoder):
     wave = decoder.say("hello")
     assert wave.said[0].is_cut
     assert len(wave.said[0].codes) == 80
-    assert decoder.notes == ["note: cut after 80 codes, the model did not stop by itself: hello"]
+    assert decoder.notes == ["note: cut after 80 codes, because the model did not stop: hello"]
     assert wave.as_json()["sentences"][0]["cut"] is True
 
 
 def test_a_model_that_says_nothing_is_told(root):
     """Silence is not passed off as speech."""
     heard = Heard(make_run(root / "mute", stop=99.0), root)
-    with pytest.raises(SynthesisError, match="the model said nothing"):
+    with pytest.raises(SynthesisError, match="nothing was spoken"):
         heard.say("hello")
-    assert heard.notes == ["note: not said, the model stopped at once; try another --seed: hello"]
+    assert heard.notes == ["note: not spoken, because the model stopped at once; try another --seed: hello"]
 
 
 def test_speed_changes_the_time_and_not_the_codes(decoder):
@@ -165,15 +165,15 @@ def test_language_is_told_by_the_letters(codec):
 def test_characters_that_are_unknown_are_told_and_left_out(codec):
     """Enough is left: the rest is said. Too little: a sentence."""
     assert codec.say("hello ☃ there").said[0].text == "hello there"
-    assert codec.notes[0] == "note: left out, as the model has never met them: ☃"
-    with pytest.raises(SynthesisError, match=r"never met most of the text's characters: .*languages \(en, fa\)"):
+    assert codec.notes[0] == "note: left out, because the model does not know them: ☃"
+    with pytest.raises(SynthesisError, match=r"does not know most of the text's characters: .*languages \(en, fa\)"):
         codec.say("привет a")
 
 
 @pytest.mark.parametrize("text", ["", "   ", "...", "☃"])
 def test_text_without_words_is_a_sentence(codec, text):
     """Nothing is not said in silence."""
-    with pytest.raises(SynthesisError, match=r"nothing to say|never met"):
+    with pytest.raises(SynthesisError, match=r"nothing to speak|does not know"):
         codec.say(text)
 
 
@@ -182,7 +182,7 @@ def test_a_text_past_the_models_places_is_cut_to_fit(codec):
     wave = codec.say("hello there my friend " * 6)
     assert len(wave.said) >= 4
     model = codec.speaker.model
-    assert all(len(model.tokenizer.encode(said.text, "en")) <= model.longest_text for said in wave.said)
+    assert all(len(model.tokenizer.encode(said.text, "en")) <= model.max_text_tokens for said in wave.said)
     with pytest.raises(SplittingError, match="write it with spaces"):
         codec.say("a" * 300)
 
@@ -192,7 +192,7 @@ def test_a_run_says_no_more_at_once_than_it_was_trained_on(root):
     folder = make_run(root / "planned")
     (folder / "plan.json").write_text('{"shapes": [{"text_length": 20, "mel_frames": 160}]}')
     model = load_model(folder)
-    assert (model.longest_text, model.most_codes, model.pace) == (20, 40, None)
+    assert (model.max_text_tokens, model.max_codes, model.tokens_per_code) == (20, 40, None)
 
 
 @pytest.mark.parametrize(("pace", "pieces"), [(1.0, 1), (0.65, 1), (0.5, 2), (None, 2)])
@@ -203,7 +203,7 @@ def test_a_text_is_split_by_how_fast_the_runs_voices_read(root, pace, pieces):
     shapes = [{"text_length": 60, "mel_frames": 244}]
     (folder / "plan.json").write_text(json.dumps({"shapes": shapes, **({"pace": pace} if pace else {})}))
     speaker = Heard(folder, root)
-    assert speaker.speaker.model.pace == pace
+    assert speaker.speaker.model.tokens_per_code == pace
     assert len(speaker.speaker.model.tokenizer.encode(text, "en")) == 34
     assert len(speaker.say(text).said) == pieces
 
@@ -224,18 +224,20 @@ def test_a_voice_is_kept_and_used_again(codec, decoder, root):
     said = codec.say("hello there").said[0].codes.tolist()
     again = codec.speaker.say("hello there", root / "kept.safetensors").said[0].codes.tolist()
     assert said == again
-    with pytest.raises(VoiceError, match="another model made this voice"):
+    with pytest.raises(VoiceError, match="this voice was made by another model"):
         decoder.speaker.voice(root / "kept.safetensors")
-    assert codec.voice.speaker is None
-    assert decoder.voice.speaker.shape == (SIZE.speaker.width,)
+    assert codec.voice.speaker_embedding is None
+    assert decoder.voice.speaker_embedding.shape == (SIZE.speaker.width,)
 
 
 def test_several_recordings_are_one_voice(decoder, root):
     """The mean of what is heard in each; of cuts of the same length."""
     paths = [reference(root / f"{pitch}.wav", 0.6, pitch=pitch) for pitch in (100.0, 200.0)]
     one, other, both = decoder.speaker.voice(paths[0]), decoder.speaker.voice(paths[1]), decoder.speaker.voice(paths)
-    assert np.allclose(both.style, (one.style + other.style) / 2, atol=1e-5)
-    assert np.allclose(both.speaker, (one.speaker + other.speaker) / 2, atol=1e-5)
+    assert np.allclose(
+        both.conditioning_latents, (one.conditioning_latents + other.conditioning_latents) / 2, atol=1e-5
+    )
+    assert np.allclose(both.speaker_embedding, (one.speaker_embedding + other.speaker_embedding) / 2, atol=1e-5)
 
 
 def test_a_run_lends_the_voices_it_keeps(root):
@@ -243,19 +245,19 @@ def test_a_run_lends_the_voices_it_keeps(root):
     folder = make_run(root / "lending")
     notes = []
     speaker = synthesizer.Synthesizer.load(folder, notes.append)
-    with pytest.raises(VoiceError, match="keeps no voice of its own; name a recording of one with --speaker"):
+    with pytest.raises(VoiceError, match="has no voices of its own; name a recording with --speaker"):
         speaker.voice()
     for name, pitch in (("nora", 210.0), ("adam", 110.0)):
         reference(folder / "voices" / f"{name}.wav", pitch=pitch)
     assert speaker.voice().name == "adam"
-    assert notes == ["note: no voice was named; this is adam, of adam, nora"]
+    assert notes == ["note: no voice was named; using adam, of adam, nora"]
     assert speaker.voice("nora").name == "nora"
     with pytest.raises(VoiceError, match="has no voice 'sara'; it has adam, nora"):
         speaker.voice("sara")
 
 
 def test_a_run_speaks_as_it_was_trained(codec):
-    """Without the mark behind the text, which it has never met, and without a penalty for saying a code again."""
+    """Without [STOP] after the text, which it was not trained with, and without a repetition penalty."""
     model = codec.speaker.model
     assert not model.gpt.tokens.use_stop_token
     assert (model.repetition_penalty, model.temperature) == (1, 0.4)
@@ -300,13 +302,13 @@ def test_folders_without_a_model_that_speaks_are_sentences(root):
         synthesizer.Synthesizer.load(root / "nowhere")
     begun = make_run(root / "begun")
     shutil.rmtree(str(begun / "model"))
-    with pytest.raises(LoadingError, match="the run's GPT has not begun, and speaks only when it is finished"):
+    with pytest.raises(LoadingError, match="the run's GPT has not begun, and cannot speak before it is finished"):
         synthesizer.Synthesizer.load(begun)
     with pytest.raises(LoadingError, match="neither a waveform decoder nor a codec"):
         synthesizer.Synthesizer.load(make_run(root / "silent", ("gpt",)))
     mismatch = make_run(root / "mismatch")
     CharacterTokenizer(["en"], map(chr, range(200, 400))).save(mismatch / "tokenizer.json")
-    with pytest.raises(LoadingError, match="its vocabulary has 205 tokens and its model"):
+    with pytest.raises(LoadingError, match="its vocabulary has 205 tokens, but its model"):
         synthesizer.Synthesizer.load(mismatch)
 
 

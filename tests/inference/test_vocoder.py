@@ -54,7 +54,7 @@ def test_the_waveform_decoder_gives_the_same_wave_in_pieces(decoding, speed):
     codes = np.zeros(60, np.int32)
 
     def made(*ends):
-        render = make_vocoder(speaker.model, speaker.synthesis, voice, speed)
+        render = make_vocoder(speaker.model, speaker.generator, voice, speed)
         parts = [GeneratedCodes(codes[:end], latents[:end], is_last=end == 60) for end in (*ends, 60)]
         return np.concatenate([render.add(part) for part in parts])
 
@@ -71,7 +71,7 @@ def test_nothing_has_no_sound(decoding, tmp_path):
     """A sentence without a code is empty, by either way."""
     speaker, voice = decoding
     none = GeneratedCodes(np.zeros(0, np.int32), np.zeros((0, speaker.model.gpt.size.width), np.float32))
-    assert len(make_vocoder(speaker.model, speaker.synthesis, voice, 1.0).add(none)) == 0
+    assert len(make_vocoder(speaker.model, speaker.generator, voice, 1.0).add(none)) == 0
     model = Recorded(reference(tmp_path / "voice.wav"))
     assert len(make_vocoder(model, model, None, 1.0).add(none)) == 0
 

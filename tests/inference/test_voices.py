@@ -44,7 +44,7 @@ def test_only_the_first_half_minute_is_heard(tmp_path):
     [
         (lambda path: path, "there is no such file; correct the path"),
         (lambda path: record(path, np.zeros(RATE, np.float32)), "silent"),
-        (lambda path: reference(path, seconds=0.2), "0.20 s are too short to hear a voice in"),
+        (lambda path: reference(path, seconds=0.2), "0.20 s are too short for a voice"),
         (lambda path: path.write_text("hello"), "soundfile cannot read it"),
         (lambda path: path.write_bytes(b""), "the file is empty"),
         (lambda path: path.mkdir(), "this is a folder"),
@@ -64,7 +64,7 @@ def test_a_recording_without_a_voice_is_a_sentence(tmp_path, make, words):
 def test_cuts_hear_all_of_a_wave(length):
     """Every sample is in a cut, and a short wave is repeated."""
     wave = np.arange(1, length + 1, dtype=np.float32)
-    found = voices.reference_cuts(wave, 10)
+    found = voices.split_reference(wave, 10)
     assert found.shape == (-(-length // 10), 10)
     assert set(found.ravel()) == set(wave)
 
@@ -75,15 +75,15 @@ def test_a_voice_comes_back(tmp_path):
     voice = Voice(random.random((32, 8)).astype(np.float32), random.random(4).astype(np.float32), "abc", "Sara")
     voices.write_voice(tmp_path / "sara.safetensors", voice)
     found = voices.read_voice(tmp_path / "sara.safetensors")
-    assert (found.style == voice.style).all()
-    assert (found.speaker == voice.speaker).all()
+    assert (found.conditioning_latents == voice.conditioning_latents).all()
+    assert (found.speaker_embedding == voice.speaker_embedding).all()
     assert (found.model, found.name) == ("abc", "Sara")
 
 
 def test_a_file_that_is_no_voice_is_refused(tmp_path):
     """Weights are not a voice, and a voice is not written under another ending or into nowhere."""
     safetensors_file.write_safetensors(tmp_path / "weights.safetensors", {"style": np.zeros(3, np.float32)})
-    with pytest.raises(VoiceError, match="this is no voice"):
+    with pytest.raises(VoiceError, match="this is not a voice file"):
         voices.read_voice(tmp_path / "weights.safetensors")
     voice = Voice(np.zeros((32, 8), np.float32), None, "abc")
     with pytest.raises(VoiceError, match=r"ends in \.safetensors"):

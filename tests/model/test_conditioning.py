@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xtts import compat
-from xtts.model.conditioning import ConditioningEncoder, PerceiverResampler, groups
+from xtts.model.conditioning import ConditioningEncoder, PerceiverResampler, group_count
 from xtts.planning.sizes import SIZES, GptSize
 
 SIZE = GptSize(layers=2, width=64, heads=4, text_positions=22, audio_positions=32)
@@ -86,8 +86,8 @@ def test_any_length_gives_32_latents(published):
 @settings(max_examples=50)
 def test_groups_divide_the_width(width):
     """The groups of a norm always divide the width, and are at most 32."""
-    assert width % groups(width) == 0
-    assert groups(width) <= 32
+    assert width % group_count(width) == 0
+    assert group_count(width) <= 32
 
 
 @pytest.mark.parametrize("name", SIZES)
@@ -95,4 +95,4 @@ def test_heads_of_every_preset_fit(name):
     """Every preset's heads and groups fit its width."""
     size = SIZES[name].gpt
     assert size.width % size.heads == 0
-    assert size.width % groups(size.width) == 0
+    assert size.width % group_count(size.width) == 0

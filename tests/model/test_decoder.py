@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xtts import compat
-from xtts.model.decoder import ConvTranspose1d, WaveformDecoder, interpolated
+from xtts.model.decoder import ConvTranspose1d, WaveformDecoder, interpolate
 from xtts.planning.sizes import SIZES, DecoderSize
-from xtts.weights.weight_norm import fold_weight_norm, spelled
+from xtts.weights.weight_norm import find_pairs, fold_weight_norm
 
 PREFIX = "waveform_decoder."
 IO = load_file(GOLDEN / "decoder.io.safetensors")
@@ -75,7 +75,7 @@ def test_weights_have_the_published_names_and_shapes(golden):
     """Every weight of the checkpoint, folded, and no other; those that came in halves are said to."""
     published = {name[len(PREFIX) :]: value.shape for name, value in fold_weight_norm(TENSORS).items()}
     assert {name: weight.published_shape for name, weight in golden.weights().items()} == published
-    assert sorted(PREFIX + name for name in golden.normalised()) == sorted(spelled(TENSORS))
+    assert sorted(PREFIX + name for name in golden.normalised()) == sorted(find_pairs(TENSORS))
 
 
 @pytest.mark.parametrize("size", [SIZES["tiny"], SIZES["small"]], ids=["tiny", "small"])
@@ -115,7 +115,7 @@ def test_a_kernel_that_does_not_fit_its_stride_is_refused():
 def test_latents_are_stretched_between_the_middles_of_frames(frames, ratio):
     """Frame n stands at (n + 1/2) / ratio - 1/2 of the latents; outside the first and last the nearest holds."""
     x = np.random.default_rng(frames).standard_normal((1, frames, 2)).astype(np.float32)
-    found = interpolated(tf.constant(x), ratio).numpy()
+    found = interpolate(tf.constant(x), ratio).numpy()
     places = (np.arange(int(np.floor(frames * ratio))) + 0.5) / ratio - 0.5
     for channel in range(2):
         np.testing.assert_allclose(

@@ -8,7 +8,7 @@ from golden_weights import GOLDEN, fill, load_file
 
 from xtts import compat
 from xtts.errors import XttsError
-from xtts.model.generation import begin, extend, generate
+from xtts.model.generation import continue_generation, generate, start_generation
 from xtts.model.gpt import Gpt, Tokens
 from xtts.model.sampling import sampling
 from xtts.planning.sizes import GptSize as Size
@@ -29,7 +29,7 @@ def gpt():
 def said(gpt):
     """Texts of three lengths, and a style for each."""
     io = load_file(str(GOLDEN / "gpt.io.safetensors"))
-    style = gpt.style(tf.constant(np.ascontiguousarray(io["cond_mels"][:, 0].transpose(0, 2, 1))))
+    style = gpt.conditioning_latents(tf.constant(np.ascontiguousarray(io["cond_mels"][:, 0].transpose(0, 2, 1))))
     return tf.constant(io["text"].astype(np.int32)), tf.constant(io["text_lengths"].astype(np.int32)), style
 
 
@@ -62,10 +62,10 @@ def test_pieces_give_the_codes_of_one_go(way, gpt, said):
         return generate(gpt, text, lengths, style, MOST, 2.0)
 
     def start(text, lengths, style):
-        return begin(gpt, text, lengths, style, MOST)
+        return start_generation(gpt, text, lengths, style, MOST)
 
     def go_on(progress, count):
-        return extend(gpt, progress, count, 2.0)
+        return continue_generation(gpt, progress, count, 2.0)
 
     if way != "eager":
         speak, start, go_on = (
@@ -76,7 +76,7 @@ def test_pieces_give_the_codes_of_one_go(way, gpt, said):
         progress = start(*said)
         for size in sizes:
             progress = go_on(progress, tf.constant(size))
-        pieces = progress.spoken(TOKENS.audio_stop)
+        pieces = progress.result(TOKENS.audio_stop)
         np.testing.assert_array_equal(pieces.codes, whole.codes)
         np.testing.assert_array_equal(pieces.lengths, whole.lengths)
         np.testing.assert_allclose(pieces.latents, whole.latents, atol=1e-5)
@@ -87,21 +87,21 @@ def test_pieces_give_the_codes_of_one_go(way, gpt, said):
 def test_a_sentence_is_over_when_every_row_has_stopped(gpt, said):
     """Not while a row speaks or nothing was said yet; but when all have stopped, and when there is no more room."""
     stop = TOKENS.audio_stop
-    progress = begin(gpt, *said, 3)
+    progress = start_generation(gpt, *said, 3)
     over = [bool(progress.is_over(stop))]
     for _ in range(3):
-        progress = extend(gpt, progress, 1)
+        progress = continue_generation(gpt, progress, 1)
         over.append(bool(progress.is_over(stop)))
     assert over == [False, False, False, True]
 
     def stop_unless_first(scores, step):
         return tf.where((step < 2) & (tf.range(3) == 0), 5, stop)
 
-    progress = extend(gpt, begin(gpt, *said, MOST), 1, pick=stop_unless_first)
+    progress = continue_generation(gpt, start_generation(gpt, *said, MOST), 1, pick=stop_unless_first)
     assert not bool(progress.is_over(stop))
-    progress = extend(gpt, progress, MOST, pick=stop_unless_first)
+    progress = continue_generation(gpt, progress, MOST, pick=stop_unless_first)
     assert bool(progress.is_over(stop))
-    assert (int(progress.step), progress.spoken(stop).lengths.numpy().tolist()) == (3, [2, 0, 0])
+    assert (int(progress.step), progress.result(stop).lengths.numpy().tolist()) == (3, [2, 0, 0])
 
 
 def test_latents_are_those_of_a_pass_over_the_whole(gpt, said):
@@ -159,7 +159,7 @@ def test_what_has_no_position_is_refused(gpt, said):
     """A text or a number of codes that the model cannot hold is told in a sentence, before anything is read."""
     text, lengths, style = said
     with pytest.raises(XttsError, match=r"a text of \d+ tokens, .* at most 22: split it"):
-        begin(gpt, tf.tile(text, [1, 3]), lengths, style)
+        start_generation(gpt, tf.tile(text, [1, 3]), lengths, style)
     for most in (0, 33):
-        with pytest.raises(XttsError, match=f"most = {most} codes: the model speaks from 1 to 32"):
-            begin(gpt, text, lengths, style, most)
+        with pytest.raises(XttsError, match=f"most = {most}: the model generates from 1 to 32"):
+            start_generation(gpt, text, lengths, style, most)

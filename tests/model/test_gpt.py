@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 
 from xtts import compat
 from xtts.errors import XttsError
-from xtts.model.attention import attend, causal
-from xtts.model.dropout import Dropout
+from xtts.model.attention import attend, causal_mask
 from xtts.model.generation import generate
-from xtts.model.gpt import Gpt, Tokens, shifted
-from xtts.model.layers import product
+from xtts.model.gpt import Gpt, Tokens, shift_rows
+from xtts.model.layers import Dropout, matmul
 from xtts.planning.shapes import joint_length
 from xtts.planning.sizes import GptSize as Size
 
@@ -181,7 +180,7 @@ def test_blank_rows_count_for_nothing(layout, gpt, batch):
 def test_latents_are_the_published_ones(way, gpt, batch, golden):
     """Evaluation's latents are the published ones; training's begin with them and have four more."""
     first = [part[:1] for part in batch[:4]]
-    style = gpt.style(batch[4][:1])
+    style = gpt.conditioning_latents(batch[4][:1])
     latents = run(gpt.latents, way)(*first, style)
     assert latents.shape == golden["latents"].shape
     assert apart(latents, golden["latents"]) < 1e-4
@@ -192,11 +191,11 @@ def test_latents_are_the_published_ones(way, gpt, batch, golden):
 
 def test_latents_of_a_row_are_its_own(gpt, batch):
     """In a batch of different lengths every row has the latents that it has alone."""
-    together = gpt.latents(*batch[:4], gpt.style(batch[4]))
+    together = gpt.latents(*batch[:4], gpt.conditioning_latents(batch[4]))
     for row in range(3):
         text, text_length, codes, code_length, mels = (part[row : row + 1] for part in batch)
         text, codes = text[:, : int(text_length[0])], codes[:, : int(code_length[0])]
-        alone = gpt.latents(text, text_length, codes, code_length, gpt.style(mels))
+        alone = gpt.latents(text, text_length, codes, code_length, gpt.conditioning_latents(mels))
         np.testing.assert_allclose(together[row, : codes.shape[1]], alone[0], atol=1e-4)
 
 
@@ -209,7 +208,7 @@ def test_greedy_codes_are_the_published_ones(way, gpt, batch, golden):
 
     compiled = run(speak, way)
     for penalty, name in ((1.0, "greedy"), (5.0, "greedy_repetition_penalty_5")):
-        spoken = compiled(batch[0][:1], batch[1][:1], gpt.style(batch[4][:1]), tf.constant(penalty))
+        spoken = compiled(batch[0][:1], batch[1][:1], gpt.conditioning_latents(batch[4][:1]), tf.constant(penalty))
         wanted = golden[name][0]
         codes, length = spoken.codes.numpy()[0], int(spoken.lengths[0])
         np.testing.assert_array_equal(codes[: len(wanted)], wanted)
@@ -222,7 +221,7 @@ def test_code_1_counts_as_repeated_from_the_start(gpt, batch):
     """The published model looks for repetitions in a sequence where 1 stands for the text: so does this one."""
     gpt.mel_head.bias.assign_add(30.0 * np.eye(98, dtype=np.float32)[1])
     try:
-        first = batch[0][:1], batch[1][:1], gpt.style(batch[4][:1])
+        first = batch[0][:1], batch[1][:1], gpt.conditioning_latents(batch[4][:1])
         free = generate(gpt, *first, most=6).codes.numpy()
         penalised = generate(gpt, *first, most=6, repetition_penalty=50.0).codes.numpy()
     finally:
@@ -233,7 +232,7 @@ def test_code_1_counts_as_repeated_from_the_start(gpt, batch):
 
 def test_generation_agrees_with_the_whole_pass(gpt, batch):
     """Each code, spoken with a cache and among longer texts, is the best one by a pass over the whole sequence."""
-    style = gpt.style(batch[4])
+    style = gpt.conditioning_latents(batch[4])
     spoken = generate(gpt, batch[0], batch[1], style, most=12)
     latents = gpt.latents(*batch[:2], spoken.codes, tf.fill([3], 12), style)
     best = tf.argmax(gpt.mel_head(latents), axis=-1).numpy()
@@ -282,11 +281,11 @@ def test_attention_is_softmax_of_products():
         size = max(32, -(-length // 4))
 
         def formula(q, k, v, length=length, dropout=dropout, size=size):
-            shares = tf.nn.softmax(tf.matmul(q, k, transpose_b=True) + causal(length))
+            shares = tf.nn.softmax(tf.matmul(q, k, transpose_b=True) + causal_mask(length))
             drop = Dropout(dropout, tf.constant([1, 2]))
             if dropout:
                 stops = [min(start + size, length) for start in range(0, length, size)]
-                masks = [drop.kept([2, 2, stop - start, stop]) for start, stop in zip([0, *stops], stops)]
+                masks = [drop.keep_mask([2, 2, stop - start, stop]) for start, stop in zip([0, *stops], stops)]
                 masks = [tf.pad(mask, [[0, 0], [0, 0], [0, 0], [0, length - mask.shape[3]]]) for mask in masks]
                 shares = shares * tf.cast(tf.concat(masks, axis=2), tf.float32) * drop.scale
             return tf.matmul(shares, v)
@@ -312,7 +311,7 @@ def test_products_have_the_gradients_of_a_product(inputs, outputs):
     x, weight, pull = (random.standard_normal(shape) for shape in ([2, 5, inputs], [inputs, outputs], [2, 5, outputs]))
     x, weight = tf.Variable(x, dtype=tf.float32), tf.Variable(weight, dtype=tf.float32)
     with tf.GradientTape() as tape:
-        y = product(x, weight)
+        y = matmul(x, weight)
         total = tf.reduce_sum(y * pull.astype(np.float32))
     to_x, to_weight = tape.gradient(total, [x, weight])
     assert apart(y, x.numpy() @ weight.numpy()) < 1e-5
@@ -344,7 +343,7 @@ def test_shift_moves_rows_and_its_gradient_moves_them_back(by, count, length):
     variable = tf.Variable(x)
     weights = np.random.default_rng(1).standard_normal(wanted.shape).astype(np.float32)
     with tf.GradientTape() as tape:
-        found = shifted(variable, tf.constant(by), length)
+        found = shift_rows(variable, tf.constant(by), length)
         total = tf.reduce_sum(found * weights)
     np.testing.assert_array_equal(found, wanted)
     # <w, S x> = <S' w, x>, for the shift is linear.
@@ -364,7 +363,7 @@ def test_weights_start_as_in_gpt2():
 def test_positions_start_where_voices_read():
     """Of all places in the text, a code's is most like that of the token which is read there; none is larger."""
     size = Size(layers=1, width=128, heads=2, text_positions=60, audio_positions=180)
-    made = Gpt(size, Tokens(300, 98), np.random.default_rng(0), pace=0.3).weights()
+    made = Gpt(size, Tokens(300, 98), np.random.default_rng(0), tokens_per_code=0.3).weights()
     text, codes = (made[f"{part}_pos_embedding.emb.weight"].variable.numpy() for part in ("text", "mel"))
     read = np.argmax(codes @ text.T, axis=1)
     places = np.minimum(1.5 + 0.3 * np.arange(183), 61)

@@ -8,7 +8,7 @@ import tensorflow as tf
 from golden_weights import GOLDEN, fill, load_file
 
 from xtts import compat
-from xtts.model.speaker import IGNORED, SpeakerEncoder
+from xtts.model.speaker import NOT_WEIGHTS, SpeakerEncoder
 from xtts.planning.sizes import SIZES, SpeakerSize
 
 PREFIX = "speaker_encoder."
@@ -81,7 +81,7 @@ def test_voices_are_of_length_one_and_apart(encoder):
 
 def test_weights_have_the_published_names_and_shapes(encoder):
     """Every tensor of the checkpoint is a weight or an ignored name, and every weight is in the checkpoint."""
-    ignored = {name for name in TENSORS if any(fnmatch.fnmatch(name, pattern) for pattern in IGNORED)}
+    ignored = {name for name in TENSORS if any(fnmatch.fnmatch(name, pattern) for pattern in NOT_WEIGHTS)}
     published = {name: value.shape for name, value in TENSORS.items() if name not in ignored}
     assert {name: weight.published_shape for name, weight in encoder.weights().items()} == published
     assert set(encoder.buffers()) == ignored

@@ -140,7 +140,7 @@ def _load_model(folder: Path, recipe: Recipe) -> _TrainedModel:
             raise EvaluateError(
                 f"{folder}: its model has no codec, which evaluation needs; import it again with --dvae dvae.pth"
             )
-        return _TrainedModel(speaker.model.codec, speaker.model.stats, speaker, device)
+        return _TrainedModel(speaker.model.codec, speaker.model.mel_norms, speaker, device)
     state = Checkpoints(folder / "codec", say=lambda line: None).newest() if (folder / "codec").is_dir() else None
     try:
         stats = np.array(json.loads((folder / "mel_stats.json").read_text(encoding="utf-8"))["stats"], np.float32)
@@ -148,11 +148,8 @@ def _load_model(folder: Path, recipe: Recipe) -> _TrainedModel:
         state = None
     if state is None:
         raise EvaluateError(f"{folder}: nothing is trained yet; run its recipe first")
-    codec = Codec(SIZES[recipe.model.size].codec, recipe.audio.n_mels, np.random.default_rng(0))
-    prefix = "model."
-    assignment.load_weights(
-        codec, {name: one for name, one in state.tensors.items() if name.startswith(prefix)}, prefix
-    )
+    codec = Codec(SIZES[recipe.model.size].codec, recipe.audio.n_mels, None)
+    assignment.load_weights(codec, state.tensors, "model.")
     return _TrainedModel(codec, stats, None, device)
 
 
@@ -210,7 +207,7 @@ def _held_out_losses(
 ) -> Dict[str, Dict[str, float]]:
     """The held-out loss of each stage, computed as validation does during training."""
     features = Features(recipe.audio, model.device, model.stats, model.codec)
-    codec = TrainableCodec(recipe)
+    codec = TrainableCodec(recipe, is_loaded=True)
     codec.model = model.codec
     shape = attrs.evolve(codec.shapes[0], batch_size=min(HELD_ROWS, codec.shapes[0].batch_size))
     every = BatchOrder(np.zeros(min(len(part.lengths), MOST_HELD), np.int16), (shape.batch_size,), recipe.run.seed)
@@ -218,7 +215,7 @@ def _held_out_losses(
     found = {codec.name: _held_out_loss(codec, shape, source, every, model.device)}
     if model.speaker is not None:
         layout = held_out_shapes(recipe, part)
-        gpt = TrainableGpt(recipe, dataset.tokenizer, layout.shapes)
+        gpt = TrainableGpt(recipe, dataset.tokenizer, layout.shapes, is_loaded=True)
         gpt.model = model.speaker.model.gpt
         said = GptSource(recipe, part, dataset.tokenizer, layout.shapes, features, None, is_random=False)
         order = BatchOrder(layout.shape_of[:MOST_HELD], (layout.shapes[0].batch_size,), recipe.run.seed)

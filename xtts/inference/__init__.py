@@ -1,1 +1,1 @@
-"""Speech from a trained or an imported model."""
+"""Speech synthesis with a trained or an imported model."""

@@ -1,8 +1,7 @@
-"""What a model does when it speaks, as compiled functions: waves, tokens and codes come in as arrays; latents, codes,
-mels and waves go out.
+"""The compiled functions of inference, from NumPy arrays to NumPy arrays.
 
-Every function has static shapes: lengths are rounded up to a few sizes, and what is beyond a length is not heard. So
-each is traced once a size, however many lengths there are.
+All shapes are static: lengths are padded to a few sizes and padding is masked, so each function is traced once for each
+size, however many lengths there are.
 """
 
 import itertools
@@ -15,32 +14,32 @@ import tensorflow as tf
 from xtts import compat
 from xtts.inference.loading import LoadedModel
 from xtts.inference.voices import Voice
-from xtts.model.generation import Progress, begin, decode_codes, extend, max_codes
+from xtts.model.generation import GenerationState, continue_generation, decode_codes, max_codes, start_generation
 from xtts.model.mel import log_mel, transform_for
 from xtts.model.sampling import Sampling, sampling
 from xtts.pipeline.features import reference_spec
 
 Tensor = Any  # tf.Tensor; TensorFlow brings no types
 
-SMALLEST = 32  # tokens, codes or frames that a function is made for; the other sizes are each twice the last
-SPEAKER_RATE = 16000  # Hz, that the speaker encoder hears
+MIN_PADDED_SIZE = 32  # tokens, codes or frames; each further size is twice the previous one
+SPEAKER_SAMPLE_RATE = 16000  # Hz, of the speaker encoder's input
 
 
-def padded_size(length: int, most: int, size: int = SMALLEST) -> int:
-    """The size that a length is rounded up to, from the smallest on; `most` is the largest there is."""
+def padded_size(length: int, largest: int, size: int = MIN_PADDED_SIZE) -> int:
+    """The size that a length is padded to: the smallest one, `size`, doubled until it fits, at most `largest`."""
     while size < length:
         size *= 2
-    return min(size, most)
+    return min(size, largest)
 
 
-def padded_sizes(most: int) -> List[int]:
-    """Every size that a length up to `most` may be rounded up to."""
-    return sorted({padded_size(length, most) for length in range(1, most + 1)})
+def padded_sizes(largest: int) -> List[int]:
+    """All sizes that lengths up to `largest` are padded to."""
+    return sorted({padded_size(length, largest) for length in range(1, largest + 1)})
 
 
 @attrs.frozen
 class SamplingParams:
-    """How codes are drawn. XTTS-v2's own numbers, but for penalty and temperature, which are the model's."""
+    """Settings of sampling. The defaults are XTTS-v2's; penalty and temperature depend on the model."""
 
     repetition_penalty: float
     temperature: float
@@ -50,16 +49,16 @@ class SamplingParams:
 
 
 class GeneratedCodes(NamedTuple):
-    """All that was said so far of a text, and whether that is all there is to say."""
+    """The codes generated so far for a text, and whether they are complete."""
 
     codes: np.ndarray  # [codes] int32
-    latents: np.ndarray  # [codes, width], what the waveform decoder speaks
+    latents: np.ndarray  # [codes, width], the waveform decoder's input
     is_last: bool = True
-    is_cut: bool = False  # the model would have gone on
+    is_cut: bool = False  # at the maximum length, before the model stopped
 
 
 class Generator:
-    """The functions of one model."""
+    """The compiled functions of one model."""
 
     def __init__(self, model: LoadedModel) -> None:
         self._model = model
@@ -67,93 +66,98 @@ class Generator:
         spec, transform = reference_spec(model.audio), transform_for(device)
         gpt = model.gpt
 
-        def style(waves: Tensor) -> Tensor:
+        def conditioning_latents(waves: Tensor) -> Tensor:
             lengths = tf.fill([waves.shape[0]], waves.shape[1])
-            return gpt.style(log_mel(waves, lengths, spec, model.stats, transform=transform))
+            return gpt.conditioning_latents(log_mel(waves, lengths, spec, model.mel_norms, transform=transform))
 
-        def speaker(waves: Tensor, lengths: Tensor) -> Tensor:
-            return _part(model.speaker)(waves, lengths)
+        def speaker_embedding(waves: Tensor, lengths: Tensor) -> Tensor:
+            return _required(model.speaker)(waves, lengths)
 
-        def read(text: Tensor, lengths: Tensor, style: Tensor) -> Progress:
-            return begin(gpt, text, lengths, style, min(max_codes(gpt, text.shape[1]), model.most_codes))
+        def start(text: Tensor, lengths: Tensor, latents: Tensor) -> GenerationState:
+            return start_generation(gpt, text, lengths, latents, min(max_codes(gpt, text.shape[1]), model.max_codes))
 
-        def speak(progress: Progress, count: Tensor, penalty: Tensor, drawn: Sampling) -> Any:
-            progress = extend(gpt, progress, count, penalty, drawn.__call__)
-            return progress, progress.spoken(gpt.tokens.audio_stop)
+        def generate(state: GenerationState, count: Tensor, penalty: Tensor, sampler: Sampling) -> Any:
+            state = continue_generation(gpt, state, count, penalty, sampler.__call__)
+            return state, state.result(gpt.tokens.audio_stop)
 
-        def mel(codes: Tensor, lengths: Tensor) -> Tensor:
-            return decode_codes(_part(model.codec), gpt, codes, lengths)
+        def decode_mel(codes: Tensor, lengths: Tensor) -> Tensor:
+            return decode_codes(_required(model.codec), gpt, codes, lengths)
 
-        def sound(x: Tensor, lengths: Tensor, speaker: Tensor) -> Tensor:
-            return _part(model.decoder).sound(x, speaker, lengths)
+        def decode_wave(x: Tensor, lengths: Tensor, speaker: Tensor) -> Tensor:
+            return _required(model.decoder).sound(x, speaker, lengths)
 
-        # The loop over codes is the only one of many small steps, which XLA does several times as fast.
+        # XLA pays for the loop over codes only: it makes its many small steps several times as fast.
         self.functions: Dict[str, compat.Compiled] = {
-            one.__name__: compat.compiled(one, autograph=False, jit_compile=one is speak or None)
-            for one in (style, speaker, read, speak, mel, sound)
+            one.__name__: compat.compiled(one, autograph=False, jit_compile=one is generate or None)
+            for one in (conditioning_latents, speaker_embedding, start, generate, decode_mel, decode_wave)
         }
 
-    def style(self, cuts: np.ndarray) -> np.ndarray:
-        """The latents [32, width] of a voice's cuts [n, samples]: the mean of each cut's."""
-        each = [self._call("style", tf.constant(cut[None])).numpy()[0] for cut in cuts]
+    def conditioning_latents(self, chunks: np.ndarray) -> np.ndarray:
+        """Conditioning latents [32, width], averaged over a voice's chunks [n, samples]."""
+        each = [self._call("conditioning_latents", tf.constant(chunk[None])).numpy()[0] for chunk in chunks]
         return np.asarray(np.mean(each, axis=0), np.float32)
 
-    def speaker(self, wave: np.ndarray) -> np.ndarray:
-        """The vector of a voice, of a wave at 16 kHz."""
-        size = SPEAKER_RATE * padded_size(-(-len(wave) // SPEAKER_RATE), 32, size=4)  # in seconds
+    def speaker_embedding(self, wave: np.ndarray) -> np.ndarray:
+        """The speaker embedding of a wave at 16 kHz."""
+        size = SPEAKER_SAMPLE_RATE * padded_size(-(-len(wave) // SPEAKER_SAMPLE_RATE), 32, size=4)  # in seconds
         padded = np.zeros((1, size), np.float32)
         padded[0, : len(wave)] = wave
-        vectors = self._call("speaker", tf.constant(padded), tf.constant([len(wave)], tf.int32))
+        vectors = self._call("speaker_embedding", tf.constant(padded), tf.constant([len(wave)], tf.int32))
         return np.asarray(vectors.numpy()[0])
 
-    def speak(
-        self, ids: Sequence[int], voice: Voice, manner: SamplingParams, counts: Iterable[int] = ()
+    def generate(
+        self, ids: Sequence[int], voice: Voice, params: SamplingParams, counts: Iterable[int] = ()
     ) -> Iterator[GeneratedCodes]:
-        """What a text's tokens become: after so many codes, so many more, and at the end. The cuts change no code."""
-        progress = self._call("read", *self._text(ids), tf.constant(voice.style[None]))
-        most = progress.codes.shape[1]
-        penalty = tf.constant(manner.repetition_penalty, tf.float32)
-        drawn = sampling(manner.temperature, manner.top_k, manner.top_p, manner.seed)
-        for count in itertools.chain(counts, itertools.repeat(most)):
-            progress, found = self._call("speak", progress, tf.constant(count), penalty, drawn)
-            done, length = int(progress.step.numpy()), int(found.lengths.numpy()[0])
-            is_last = length < done or done == most
+        """The codes of a text: first `counts[0]`, then `counts[1]` more, and so on; after the last, all that are left.
+
+        The codes do not depend on `counts`.
+        """
+        state = self._call("start", *self._text(ids), tf.constant(voice.conditioning_latents[None]))
+        limit = state.codes.shape[1]
+        penalty = tf.constant(params.repetition_penalty, tf.float32)
+        sampler = sampling(params.temperature, params.top_k, params.top_p, params.seed)
+        for count in itertools.chain(counts, itertools.repeat(limit)):
+            state, found = self._call("generate", state, tf.constant(count), penalty, sampler)
+            done, length = int(state.step.numpy()), int(found.lengths.numpy()[0])
+            is_last = length < done or done == limit
             length = min(length, done)
             yield GeneratedCodes(
-                found.codes.numpy()[0, :length], found.latents.numpy()[0, :length], is_last, length == most
+                found.codes.numpy()[0, :length], found.latents.numpy()[0, :length], is_last, length == limit
             )
             if is_last:
                 return
 
-    def mel(self, codes: np.ndarray) -> np.ndarray:
+    def decode_mel(self, codes: np.ndarray) -> np.ndarray:
         """The mel of codes, [4 codes, n_mels]."""
-        padded, lengths = _padded(codes, padded_size(len(codes), self._model.most_codes))
-        mel: np.ndarray = self._call("mel", padded, lengths).numpy()[0]
+        padded, lengths = _pad_batch(codes, padded_size(len(codes), self._model.max_codes))
+        mel: np.ndarray = self._call("decode_mel", padded, lengths).numpy()[0]
         return mel[: len(mel) // padded.shape[1] * len(codes)]
 
-    def sound(self, x: np.ndarray, voice: Voice) -> np.ndarray:
-        """The wave of latents that are stretched, [frames, width]."""
-        padded, lengths = _padded(x, padded_size(len(x), 2**30))
-        wave: np.ndarray = self._call("sound", padded, lengths, tf.constant(_part(voice.speaker)[None])).numpy()[0]
+    def decode_wave(self, x: np.ndarray, voice: Voice) -> np.ndarray:
+        """The wave of upsampled latents [frames, width]."""
+        padded, lengths = _pad_batch(x, padded_size(len(x), 2**30))
+        wave: np.ndarray = self._call(
+            "decode_wave", padded, lengths, tf.constant(_required(voice.speaker_embedding)[None])
+        ).numpy()[0]
         return wave[: len(wave) // padded.shape[1] * len(x)]
 
     def _call(self, name: str, *arguments: Any) -> Any:
         function = self.functions[name]
-        function.trace(*arguments)  # each size once, and that is as it should be
+        function.trace(*arguments)  # a new size is an intended trace
         return function(*arguments)
 
     def _text(self, ids: Sequence[int]) -> Tuple[Tensor, Tensor]:
-        return _padded(np.array(ids, np.int32), padded_size(len(ids), self._model.longest_text))
+        return _pad_batch(np.array(ids, np.int32), padded_size(len(ids), self._model.max_text_tokens))
 
 
-def _padded(x: np.ndarray, size: int) -> Tuple[Tensor, Tensor]:
-    """An array as a batch of one, of a size, and its length [1]."""
+def _pad_batch(x: np.ndarray, size: int) -> Tuple[Tensor, Tensor]:
+    """An array as a batch of one, padded to a size, and its length [1]."""
     padded = np.zeros((1, size, *x.shape[1:]), x.dtype)
     padded[0, : len(x)] = x
     return tf.constant(padded), tf.constant([len(x)], tf.int32)
 
 
-def _part(part: Any) -> Any:
+def _required(part: Any) -> Any:
     if part is None:
-        raise ValueError("the model lacks the part that this is done with")
+        raise ValueError("the model does not have the part that this needs")
     return part

@@ -1,7 +1,7 @@
-"""A whole model from its folder: the path of a run, or of an import, comes in; every part that speaks goes out.
+"""Load a model for inference from the folder of a run or of an import.
 
-A run's folder says by its recipe and its plan how it was trained, and so what it can say: how long a text, how many
-codes, how much of a voice. An import's folder is the published model, and takes what that takes.
+A run's recipe and plan state how it was trained, and so its limits: text length, number of codes, length of references.
+An import has the limits of the published model.
 """
 
 import contextlib
@@ -30,35 +30,35 @@ from xtts.weights import assignment, model_folder
 from xtts.weights.layout import MEL_STATS, PREFIXES, ModelDescription
 from xtts.weights.safetensors_file import Tensors
 
-REFERENCE_SECONDS = 6.0  # of a voice, that the published model hears at a time
-# How codes are drawn: as XTTS-v2 was published; and for a run's own model, whose few codes must be said again and
-# again, and which is understood best when little is left to chance.
-PENALTY, OWN_PENALTY = 10.0, 1.0  # of repetition; 1: none
-TEMPERATURE, OWN_TEMPERATURE = 0.75, 0.4
+REFERENCE_SECONDS = 6.0  # of a reference that the published model encodes at a time
+# Sampling: as published with XTTS-v2; models trained from scratch repeat the few codes they use, and are the most
+# intelligible at a low temperature.
+PUBLISHED_PENALTY, OWN_PENALTY = 10.0, 1.0  # repetition penalty; 1: none
+PUBLISHED_TEMPERATURE, OWN_TEMPERATURE = 0.75, 0.4
 
 
 class LoadingError(XttsError):
-    """A folder that holds no model that can speak, and what to do about it."""
+    """Why a folder holds no model that can speak, and what to do."""
 
 
 @attrs.frozen(eq=False)
 class LoadedModel:
-    """Everything that turns text and a voice into sound."""
+    """Everything needed to turn text and a voice into a wave."""
 
     folder: Path
     gpt: Gpt
     tokenizer: text.Tokenizer
     audio: AudioSection
-    stats: np.ndarray  # what mels are divided by, [n_mels]
+    mel_norms: np.ndarray  # log mels are divided by them, [n_mels]
     codec: Optional[Codec]
-    decoder: Optional[WaveformDecoder]  # and if there is one, a speaker encoder
+    decoder: Optional[WaveformDecoder]  # present together with the speaker encoder
     speaker: Optional[SpeakerEncoder]
     speaker_width: int
-    language: str  # of a text that does not tell its own
-    reference_samples: int  # of a voice, that are heard at a time
-    longest_text: int  # tokens
-    most_codes: int
-    pace: Optional[float]  # text tokens a code, of the voices it was trained on, where that is known
+    language: str  # default of texts without one
+    reference_samples: int  # of a reference that are encoded at a time
+    max_text_tokens: int
+    max_codes: int
+    tokens_per_code: Optional[float]  # text tokens, of the training data; None: unknown
     repetition_penalty: float
     temperature: float
 
@@ -69,12 +69,12 @@ class LoadedModel:
 
     @property
     def sample_rate(self) -> int:
-        """Of what it says."""
+        """Of the waves it generates."""
         return SAMPLE_RATE if self.decoder is not None else self.audio.sample_rate
 
     def digest(self) -> str:
-        """A name for what makes voices: models with the same one hear them the same."""
-        sha = hashlib.sha256(np.ascontiguousarray(self.stats, np.float32).tobytes())
+        """A digest of what voices depend on: models with the same digest can share voices."""
+        sha = hashlib.sha256(np.ascontiguousarray(self.mel_norms, np.float32).tobytes())
         sha.update(json.dumps([attrs.asdict(self.audio), self.reference_samples]).encode())
         for part in (self.gpt.conditioning_encoder, self.gpt.conditioning_perceiver, self.speaker):
             for name, weight in sorted(part.weights().items()) if part is not None else ():
@@ -84,56 +84,56 @@ class LoadedModel:
 
 
 def load_model(folder: Union[str, Path]) -> LoadedModel:
-    """The model of a folder that a run or an import has made."""
+    """Load the model of a run or of an import."""
     folder = Path(folder)
     if folder.name == model_folder.RUN_MODEL and (folder.parent / "recipe.toml").exists():
         folder = folder.parent
     recipe = loading.load_recipe(folder / "recipe.toml") if (folder / "recipe.toml").exists() else None
     if recipe is not None and not (folder / model_folder.RUN_MODEL / model_folder.SIZES).exists():
-        raise LoadingError(_unfinished(folder, recipe))
+        raise LoadingError(_unfinished_message(folder, recipe))
     model, tensors = model_folder.read_model_folder(folder)
     if "gpt" not in model.parts:
-        raise LoadingError(f"{folder}: there is no gpt in it, which says what is to be heard; name another folder")
-    tokenizer = text.load_tokenizer(_vocabulary(folder, recipe))
+        raise LoadingError(f"{folder}: its model has no gpt, which generates the codes; name another folder")
+    tokenizer = text.load_tokenizer(_vocabulary_path(folder, recipe))
     if tokenizer.size > model.text_tokens:
         raise LoadingError(
-            f"{folder}: its vocabulary has {tokenizer.size:,} tokens and its model {model.text_tokens:,}; import it "
+            f"{folder}: its vocabulary has {tokenizer.size:,} tokens, but its model {model.text_tokens:,}; import it "
             "again with the vocabulary it was trained with, or with --extend"
         )
     audio = recipe.audio if recipe else attrs.evolve(AudioSection(), n_mels=model.n_mels)
     seconds = recipe.data.reference_seconds if recipe else REFERENCE_SECONDS
     is_published = model.is_published and (recipe is None or recipe.model.weights is not None)
     limits = _limits(folder, model, is_published)
-    parts = _parts(model, tensors, tokenizer, use_stop_token=is_published)
+    parts = _load_parts(model, tensors, tokenizer, use_stop_token=is_published)
     spec = reference_spec(audio)
-    heard = min(int(frame_count(int(seconds * audio.sample_rate), spec)), model.size.gpt.longest_recording)
+    reference_frames = min(int(frame_count(int(seconds * audio.sample_rate), spec)), model.size.gpt.longest_recording)
     if parts["decoder"] is None and parts["codec"] is None:
         raise LoadingError(
-            f"{folder}: it has neither a waveform decoder nor a codec, so that nothing turns codes into sound; import "
+            f"{folder}: it has neither a waveform decoder nor a codec to turn codes into sound; import "
             "it again with --dvae dvae.pth"
         )
     return LoadedModel(
         folder=folder,
         tokenizer=tokenizer,
         audio=audio,
-        stats=np.array(tensors[MEL_STATS], np.float32),
+        mel_norms=np.array(tensors[MEL_STATS], np.float32),
         speaker_width=model.size.speaker.width,
         language=recipe.data.language if recipe else "en",
-        reference_samples=samples_for(heard, spec),
-        longest_text=limits.text,
-        most_codes=limits.codes,
-        pace=limits.pace,
-        repetition_penalty=PENALTY if is_published else OWN_PENALTY,
-        temperature=TEMPERATURE if is_published else OWN_TEMPERATURE,
+        reference_samples=samples_for(reference_frames, spec),
+        max_text_tokens=limits.text_tokens,
+        max_codes=limits.codes,
+        tokens_per_code=limits.tokens_per_code,
+        repetition_penalty=PUBLISHED_PENALTY if is_published else OWN_PENALTY,
+        temperature=PUBLISHED_TEMPERATURE if is_published else OWN_TEMPERATURE,
         **parts,
     )
 
 
-def _parts(
+def _load_parts(
     model: ModelDescription, tensors: Tensors, tokenizer: text.Tokenizer, use_stop_token: bool
 ) -> Dict[str, Any]:
-    """The parts of a model with their weights; None for one that is not there."""
-    size, random = model.size, None
+    """The parts of a model with their weights; None for those that it does not have."""
+    size, random = model.size, None  # no weight is drawn, all are loaded
     tokens = Tokens(
         text=model.text_tokens,
         audio=size.codec.audio_tokens,
@@ -144,32 +144,34 @@ def _parts(
         use_stop_token=use_stop_token,
     )
     parts: Dict[str, Any] = {"gpt": Gpt(size.gpt, tokens, random, model.n_mels)}
-    speaks = {"decoder", "speaker"} <= set(model.parts)  # a decoder without voices to tell apart has none to speak in
+    has_decoder = {"decoder", "speaker"} <= set(model.parts)  # a decoder needs speaker embeddings
     parts["codec"] = Codec(size.codec, model.n_mels, random) if "codec" in model.parts else None
-    parts["speaker"] = SpeakerEncoder(size.speaker, random) if speaks else None
-    parts["decoder"] = WaveformDecoder(size.decoder, size.gpt.width, size.speaker.width, random) if speaks else None
+    parts["speaker"] = SpeakerEncoder(size.speaker, random) if has_decoder else None
+    parts["decoder"] = (
+        WaveformDecoder(size.decoder, size.gpt.width, size.speaker.width, random) if has_decoder else None
+    )
     for name, part in parts.items():
         if part is not None:
             assignment.load_weights(part, tensors, PREFIXES[name])
     return parts
 
 
-def _vocabulary(folder: Path, recipe: Optional[Recipe]) -> Path:
+def _vocabulary_path(folder: Path, recipe: Optional[Recipe]) -> Path:
     path = folder / (text.TOKENIZER if recipe is not None else model_folder.VOCAB)
     if not path.exists():
         remedy = "run its recipe again" if recipe is not None else "import it again with --vocab vocab.json"
-        raise LoadingError(f"{folder}: there is no {path.name} in it, which says how text becomes tokens; {remedy}")
+        raise LoadingError(f"{folder}: it has no {path.name}, which is needed to tokenize text; {remedy}")
     return path
 
 
 class _Limits(NamedTuple):
-    text: int  # tokens
+    text_tokens: int
     codes: int
-    pace: Optional[float] = None  # text tokens a code
+    tokens_per_code: Optional[float] = None
 
 
 def _limits(folder: Path, model: ModelDescription, is_published: bool) -> _Limits:
-    """The longest text and the most codes: what was trained, for places further on have learnt nothing."""
+    """The longest text and the most codes. Of a run: those of training, because later positions are untrained."""
     gpt = model.size.gpt
     limits = _Limits(gpt.longest_text, gpt.audio_positions - 3)
     if not is_published:
@@ -177,12 +179,12 @@ def _limits(folder: Path, model: ModelDescription, is_published: bool) -> _Limit
             plan = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
             text = max(int(shape["text_length"]) for shape in plan["shapes"])
             codes = max(int(shape["mel_frames"]) for shape in plan["shapes"]) // FRAMES_PER_CODE
-            limits = _Limits(min(limits.text, text), min(limits.codes, codes), plan.get("pace"))
+            limits = _Limits(min(limits.text_tokens, text), min(limits.codes, codes), plan.get("pace"))
     return limits
 
 
-def _unfinished(folder: Path, recipe: Recipe) -> str:
-    """What a run without a model still has to do."""
+def _unfinished_message(folder: Path, recipe: Recipe) -> str:
+    """The error message for a run that has not finished training."""
     steps = Checkpoints(folder / "gpt").steps()
     where = f"is at step {steps[-1]:,} of {STAGES['gpt'].steps(recipe):,}" if steps else "has not begun"
-    return f"{folder}: the run's GPT {where}, and speaks only when it is finished; run its recipe again, to the end"
+    return f"{folder}: the run's GPT {where} and cannot speak before it is finished; run its recipe again, to the end"

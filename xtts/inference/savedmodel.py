@@ -1,15 +1,15 @@
-"""A model for programs that know nothing of this package: a run's folder comes in, a SavedModel goes out.
+"""Export a model as a SavedModel, for programs that do not use this package.
 
-Its signatures are what speaking is made of, each with static shapes and a batch of one:
+Its signatures are the steps of inference, each with static shapes and a batch of one:
 
     voice      wave [1, samples] of a reference                        -> style [1, 32, width]
     speaker    wave [1, samples] at 16 kHz, length [1]                 -> speaker [1, speaker width]
-    codes_N    text [1, N], text_length [1], style, how to draw        -> codes [1, most], length [1], latents
-    mel        codes [1, most], length [1]                             -> mel [1, 4 most, n_mels], a logarithm
-    waveform   latents [1, most, width], length [1], speaker           -> wave [1, samples] at 24 kHz
+    codes_N    text [1, N], text_length [1], style, sampling settings  -> codes [1, max], length [1], latents
+    mel        codes [1, max], length [1]                              -> mel [1, 4 max, n_mels], a logarithm
+    waveform   latents [1, max, width], length [1], speaker            -> wave [1, samples] at 24 kHz
 
-There is `codes_N` for a few sizes of text; `speaker` and `waveform` where the model has a waveform decoder, `mel` where
-it has a codec. The folder `assets.extra` holds `xtts.json`, which says all these sizes, and the tokenizer.
+There is a `codes_N` for each of a few text sizes; `speaker` and `waveform` if the model has a waveform decoder, `mel` if
+it has a codec. The folder `assets.extra` holds `xtts.json`, which states all these sizes, and the tokenizer.
 """
 
 import inspect
@@ -23,7 +23,7 @@ from xtts import compat
 from xtts.errors import XttsError
 from xtts.files import draft_folder
 from xtts.inference import loading
-from xtts.inference.generation import SPEAKER_RATE, padded_sizes
+from xtts.inference.generation import SPEAKER_SAMPLE_RATE, padded_sizes
 from xtts.inference.loading import LoadedModel
 from xtts.model.generation import decode_codes, generate
 from xtts.model.mel import log_mel
@@ -35,39 +35,43 @@ from xtts.training.reference_voices import MAX_SECONDS
 
 Tensor = Any  # tf.Tensor; TensorFlow brings no types
 Named = Dict[str, Tensor]
-EXTRA = "assets.extra"  # where SavedModels keep what is not TensorFlow's
-DRAWING = {  # how codes are drawn, a number each
+EXTRA_ASSETS = "assets.extra"  # where SavedModels keep additional files
+SAMPLING_INPUTS = {  # scalars
     "temperature": tf.float32,
     "top_k": tf.int32,
     "top_p": tf.float32,
     "repetition_penalty": tf.float32,
     "seed": tf.int32,
 }
-MEL = ("sample_rate", "n_fft", "win_length", "hop_length", "n_mels", "fmin", "fmax")
+MEL_SETTINGS = ("sample_rate", "n_fft", "win_length", "hop_length", "n_mels", "fmin", "fmax")
 
 
 class SavedModelError(XttsError):
-    """A SavedModel that cannot be written."""
+    """Why a SavedModel cannot be written."""
 
 
 def serving_functions(model: LoadedModel) -> Dict[str, compat.Compiled]:
-    """The signatures of a model, by name; each is one trace."""
-    gpt, most, width = model.gpt, model.most_codes, model.gpt.size.width
+    """The signatures of a model by name, each traced once."""
+    gpt, max_codes, width = model.gpt, model.max_codes, model.gpt.size.width
     codec, decoder, encoder = cast(Any, (model.codec, model.decoder, model.speaker))
 
     def voice(wave: Tensor) -> Named:
         lengths = tf.fill([1], wave.shape[1])
-        # A product with the whole transform is exact everywhere but on some GPUs, and a saved graph goes anywhere.
-        return {"style": gpt.style(log_mel(wave, lengths, reference_spec(model.audio), model.stats, 0.0, "matmul"))}
+        # A saved graph runs anywhere, and a matmul with the Fourier matrix is exact everywhere but on some GPUs.
+        return {
+            "style": gpt.conditioning_latents(
+                log_mel(wave, lengths, reference_spec(model.audio), model.mel_norms, 0.0, "matmul")
+            )
+        }
 
-    def codes(text: Tensor, text_length: Tensor, style: Tensor, *how: Tensor) -> Named:
-        temperature, top_k, top_p, penalty, seed = how
-        drawn = Sampling(temperature, top_k, top_p, seed[None])
-        spoken = generate(gpt, text, text_length, style, most, penalty, drawn.__call__)
-        return {"codes": spoken.codes, "length": spoken.lengths, "latents": spoken.latents}
+    def codes(text: Tensor, text_length: Tensor, style: Tensor, *sampling: Tensor) -> Named:
+        temperature, top_k, top_p, penalty, seed = sampling
+        sampler = Sampling(temperature, top_k, top_p, seed[None])
+        generated = generate(gpt, text, text_length, style, max_codes, penalty, sampler.__call__)
+        return {"codes": generated.codes, "length": generated.lengths, "latents": generated.latents}
 
     def mel(codes: Tensor, length: Tensor) -> Named:
-        return {"mel": decode_codes(codec, gpt, codes, length) * model.stats}
+        return {"mel": decode_codes(codec, gpt, codes, length) * model.mel_norms}
 
     def speaker(wave: Tensor, length: Tensor) -> Named:
         return {"speaker": encoder(wave, length)}
@@ -75,20 +79,22 @@ def serving_functions(model: LoadedModel) -> Dict[str, compat.Compiled]:
     def waveform(latents: Tensor, length: Tensor, speaker: Tensor) -> Named:
         return {"wave": decoder(latents, speaker, length)}
 
-    how = [_spec(name, kind) for name, kind in DRAWING.items()]
+    sampling_specs = [_spec(name, kind) for name, kind in SAMPLING_INPUTS.items()]
     length, style = _spec("length", tf.int32, 1), _spec("style", tf.float32, 1, LATENTS, width)
     found = {"voice": _compiled(voice, _spec("wave", tf.float32, 1, model.reference_samples))}
-    for size in padded_sizes(model.longest_text):
+    for size in padded_sizes(model.max_text_tokens):
         text = [_spec("text", tf.int32, 1, size), _spec("text_length", tf.int32, 1)]
-        found[f"codes_{size}"] = _compiled(codes, *text, style, *how)
+        found[f"codes_{size}"] = _compiled(codes, *text, style, *sampling_specs)
     if codec is not None:
-        found["mel"] = _compiled(mel, _spec("codes", tf.int32, 1, most), length)
+        found["mel"] = _compiled(mel, _spec("codes", tf.int32, 1, max_codes), length)
     if decoder is not None:
         latents, vector = (
-            _spec("latents", tf.float32, 1, most, width),
+            _spec("latents", tf.float32, 1, max_codes, width),
             _spec("speaker", tf.float32, 1, model.speaker_width),
         )
-        found["speaker"] = _compiled(speaker, _spec("wave", tf.float32, 1, int(MAX_SECONDS * SPEAKER_RATE)), length)
+        found["speaker"] = _compiled(
+            speaker, _spec("wave", tf.float32, 1, int(MAX_SECONDS * SPEAKER_SAMPLE_RATE)), length
+        )
         found["waveform"] = _compiled(waveform, latents, length, vector)
     return found
 
@@ -103,7 +109,7 @@ def _compiled(function: Any, *specs: Any) -> compat.Compiled:
 
 
 def write_savedmodel(folder: Union[str, Path], out: Union[str, Path]) -> Path:
-    """Write the model of a folder that a run or an import has made; the new folder, whole or not at all."""
+    """Export the model of a run or of an import into a new folder, complete or not at all; returns the folder."""
     out = Path(out)
     if out.exists() and not (out.is_dir() and not any(out.iterdir())):
         raise SavedModelError(f"{out}: this exists already; name a folder that is new or empty")
@@ -112,34 +118,36 @@ def write_savedmodel(folder: Union[str, Path], out: Union[str, Path]) -> Path:
     signatures = {name: one.function.get_concrete_function() for name, one in serving_functions(model).items()}
     try:
         with draft_folder(out) as draft:
-            tf.saved_model.save(parts, str(draft), signatures, _options())
-            (draft / EXTRA).mkdir(exist_ok=True)
-            model.tokenizer.save(draft / EXTRA / TOKENIZER)
+            tf.saved_model.save(parts, str(draft), signatures, _save_options())
+            (draft / EXTRA_ASSETS).mkdir(exist_ok=True)
+            model.tokenizer.save(draft / EXTRA_ASSETS / TOKENIZER)
             about = json.dumps(describe_model(model), indent=1) + "\n"
-            (draft / EXTRA / "xtts.json").write_text(about, encoding="utf-8")
+            (draft / EXTRA_ASSETS / "xtts.json").write_text(about, encoding="utf-8")
     except OSError as error:
         raise SavedModelError(f"{out}: {error.strerror or error}; name a folder that can be written") from None
     return out
 
 
 def describe_model(model: LoadedModel) -> Dict[str, Any]:
-    """What a program must know to call the signatures."""
-    sizes: List[int] = padded_sizes(model.longest_text)
+    """What a program needs to know to call the signatures."""
+    sizes: List[int] = padded_sizes(model.max_text_tokens)
     return {
         "sample_rate": model.sample_rate,
         "reference": {"sample_rate": model.audio.sample_rate, "samples": model.reference_samples},
-        "speaker": {"sample_rate": SPEAKER_RATE, "samples": int(MAX_SECONDS * SPEAKER_RATE)} if model.speaker else None,
+        "speaker": {"sample_rate": SPEAKER_SAMPLE_RATE, "samples": int(MAX_SECONDS * SPEAKER_SAMPLE_RATE)}
+        if model.speaker
+        else None,
         "text_sizes": sizes,
-        "most_codes": model.most_codes,
+        "most_codes": model.max_codes,
         "languages": model.tokenizer.languages,
-        "mel": {**{name: getattr(model.audio, name) for name in MEL}, "power": 2, "logarithm": "natural"},
+        "mel": {**{name: getattr(model.audio, name) for name in MEL_SETTINGS}, "power": 2, "logarithm": "natural"},
         "repetition_penalty": model.repetition_penalty,
         "temperature": model.temperature,
     }
 
 
-def _options() -> Any:
-    """Without gradients, for nobody trains it: newer releases would trace those of every function."""
+def _save_options() -> Any:
+    """Without custom gradients, which newer releases would trace for every function."""
     names = inspect.signature(tf.saved_model.SaveOptions.__init__).parameters
     wanted = {"experimental_custom_gradients": False}
     return tf.saved_model.SaveOptions(**{name: value for name, value in wanted.items() if name in names})

@@ -1,9 +1,9 @@
-"""A model that speaks: a run's folder, a text and a voice come in; a wave goes out, whole or as it is made.
+"""Speech synthesis: text and a voice to a wave, at once or as a stream.
 
-from xtts import speak
+from xtts.inference.synthesizer import Synthesizer
 
-speaker = speak.load("runs/dual_gpu")
-wave = speaker.say("The valley was quiet.", voice="reference.wav")
+synthesizer = Synthesizer.load("runs/dual_gpu")
+wave = synthesizer.say("The valley was quiet.", voice="reference.wav")
 wave.write("out.wav")
 """
 
@@ -18,7 +18,7 @@ import numpy as np
 from xtts.audio import resample, wav
 from xtts.errors import XttsError
 from xtts.inference import voices
-from xtts.inference.generation import SPEAKER_RATE, GeneratedCodes, Generator, SamplingParams
+from xtts.inference.generation import SPEAKER_SAMPLE_RATE, GeneratedCodes, Generator, SamplingParams
 from xtts.inference.loading import LoadedModel, load_model
 from xtts.inference.vocoder import fade_edges, make_vocoder
 from xtts.inference.voices import Note, Voice, VoiceError
@@ -28,28 +28,28 @@ from xtts.training.reference_voices import VOICES
 PathLike = Union[str, Path]
 References = Union[Voice, PathLike, Sequence[PathLike]]
 
-# A text that may need more codes than the model has is split. How many it needs: of a run's own model its voices tell,
-# of which some are slower than the mean; of a published one, slow speech does.
-SLOWER = 1.1
+# A text that may need more codes than the model can generate is split. Its need is estimated from the speaking rate in
+# training, with a margin for slower voices; for a published model, from a slow speaking rate.
+SLOW_VOICE_MARGIN = 1.1
 CODES_PER_CHARACTER = 2
-SLOWEST, FASTEST = 0.5, 2.0
-LARGEST_SEED = 2**31 - 1
-FIRST, NEXT = 16, 32  # codes after which a stream is heard first, and then again
-MOST_CHUNKS = 1000  # of a sentence; no model has so many codes
+MIN_SPEED, MAX_SPEED = 0.5, 2.0
+MAX_SEED = 2**31 - 1
+FIRST_CHUNK_CODES, CHUNK_CODES = 16, 32  # codes in the first chunk of a stream, and in all others
+MAX_CHUNKS = 1000  # of a sentence; more than any model generates
 
 
 class SynthesisError(XttsError):
-    """What cannot be said, and what to change."""
+    """Why a text cannot be spoken, and what to change."""
 
 
 @attrs.frozen(eq=False)
 class SpokenPiece:
     """One sentence, or a piece of a long one."""
 
-    text: str  # as it was normalised
+    text: str  # normalised
     codes: np.ndarray  # [codes] int32
-    seconds: float  # of sound
-    is_cut: bool  # the model did not stop by itself
+    seconds: float  # of audio
+    is_cut: bool  # at the maximum length, before the model stopped
 
     def as_json(self) -> Dict[str, Any]:
         return {
@@ -62,7 +62,7 @@ class SpokenPiece:
 
 @attrs.frozen(eq=False)
 class Wave:
-    """What was said."""
+    """Generated speech."""
 
     samples: np.ndarray  # float32, full scale at 1
     sample_rate: int
@@ -76,11 +76,11 @@ class Wave:
 
     @property
     def real_time_factor(self) -> float:
-        """Seconds of work for a second of sound."""
+        """Seconds of computation per second of audio."""
         return self.seconds_of_work / max(self.seconds, 1e-9)
 
     def write(self, path: PathLike) -> None:
-        """Write it as 16-bit wav."""
+        """Write a 16-bit wav file."""
         wav.write_wav(path, self.samples, self.sample_rate)
 
     def as_json(self) -> Dict[str, Any]:
@@ -94,16 +94,17 @@ class Wave:
 
 
 class Synthesizer:
-    """A model, ready to speak. Its compiled functions are traced at the first call of a size and kept."""
+    """A model that is ready to speak. Its compiled functions are traced once for each size of their inputs."""
 
     def __init__(self, model: LoadedModel, note: Optional[Note] = None) -> None:
-        self.model, self.synthesis = model, Generator(model)
+        self.model = model
+        self.generator = Generator(model)
         self._note = note or (lambda line: print(line, file=sys.stderr))
         self._digest = ""
 
     @classmethod
     def load(cls, folder: PathLike, note: Optional[Note] = None) -> "Synthesizer":
-        """Load the model of a run's or an import's folder. `note` is called with each remark; default: print to stderr."""
+        """Load the model of a run or of an import. `note` is called with remarks; default: print to stderr."""
         return cls(load_model(folder), note)
 
     @property
@@ -116,34 +117,34 @@ class Synthesizer:
         return voices.kept_voices(self.model.folder / VOICES)
 
     def voice(self, references: Optional[References] = None) -> Voice:
-        """A voice of recordings, or of a file that one was kept in, or one of `voices` by its name, or the first."""
+        """A voice from recordings, from a voice file, from `voices` by name, or by default the first of `voices`."""
         if isinstance(references, Voice):
-            return self._own(references, references.name or "the voice")
+            return self._check_model(references, references.name or "the voice")
         if references is None:
-            return self._first()
+            return self._default_voice()
         several = [references] if isinstance(references, (str, Path)) else list(references)
-        paths = [self._found(one) for one in several]
+        paths = [self._find_reference(one) for one in several]
         files = [path for path in paths if path.suffix == voices.SUFFIX]
         if files and len(paths) > 1:
-            raise VoiceError(f"{files[0]}: a kept voice stands alone; name it, or recordings, not both")
+            raise VoiceError(f"{files[0]}: name one voice file or several recordings, not both")
         if files:
-            return self._own(voices.read_voice(files[0]), str(files[0]))
-        return self._heard(paths)
+            return self._check_model(voices.read_voice(files[0]), str(files[0]))
+        return self._encode_voice(paths)
 
     def say(
         self, text: str, voice: Optional[References] = None, language: Optional[str] = None, **settings: Any
     ) -> Wave:
-        """A text in a voice; `settings`: temperature, top_k, top_p, repetition_penalty, seed, speed."""
+        """Speak a text. `settings`: temperature, top_k, top_p, repetition_penalty, seed, speed."""
         return self.stream(text, voice, language, **settings).whole()
 
     def stream(
         self, text: str, voice: Optional[References] = None, language: Optional[str] = None, **settings: Any
     ) -> "SpeechStream":
-        """The same as `say`, in chunks of float32 samples as they are made, the first before a sentence is finished."""
+        """Like `say`, as an iterator over chunks of float32 samples; the first comes before a sentence is done."""
         return SpeechStream(self, self._utterance(text, voice, language, settings))
 
     def language_of(self, text: str) -> str:
-        """The language of a text by its letters, of those that the model has."""
+        """Guess the language of a text from its script, among those of the model."""
         languages = self.model.tokenizer.languages
         letters = [letter for letter in text if letter.isalpha()]
         arabic = sum("\u0600" <= letter <= "\u06ff" for letter in letters)
@@ -156,20 +157,20 @@ class Synthesizer:
     def _utterance(
         self, text: str, voice: Optional[References], language: Optional[str], settings: Dict[str, Any]
     ) -> "_Utterance":
-        speed, manner = self._manner(settings)
+        speed, params = self._sampling_params(settings)
         language = language or self.language_of(text)
-        self.model.tokenizer.encode("", language)  # a language that it lacks is told before anything else
-        sentences = split_text(self._known(text, language), language, lambda piece: self._fits(piece, language))
+        self.model.tokenizer.encode("", language)  # an unknown language is the first error
+        sentences = split_text(self._drop_unknown(text, language), language, lambda piece: self._fits(piece, language))
         if not sentences:
-            raise SynthesisError("there is nothing to say in the text; write a sentence with letters or digits")
-        return _Utterance(sentences, language, self.voice(voice), speed, manner)
+            raise SynthesisError("there is nothing to speak in the text; write a sentence with letters or digits")
+        return _Utterance(sentences, language, self.voice(voice), speed, params)
 
-    def _manner(self, settings: Dict[str, Any]) -> Tuple[float, SamplingParams]:
-        """The speed, and how codes are drawn; each within its range."""
-        own = ("repetition_penalty", "temperature")
-        chosen: Dict[str, Any] = {"speed": 1.0, **{name: getattr(self.model, name) for name in own}}
+    def _sampling_params(self, settings: Dict[str, Any]) -> Tuple[float, SamplingParams]:
+        """The speed and the sampling parameters, each within its range."""
+        of_model = ("repetition_penalty", "temperature")
+        chosen: Dict[str, Any] = {"speed": 1.0, **{name: getattr(self.model, name) for name in of_model}}
         chosen.update((name, value) for name, value in settings.items() if value is not None)
-        for name, low, high in RANGES:
+        for name, low, high in SETTING_RANGES:
             if name in chosen and not low <= chosen[name] <= high:
                 raise SynthesisError(
                     f"{name} = {chosen[name]:g} is out of range; write a number from {low:g} to {high:g}"
@@ -177,40 +178,40 @@ class Synthesizer:
         speed = float(chosen.pop("speed"))
         return speed, SamplingParams(**chosen)
 
-    def _known(self, text: str, language: str) -> str:
-        """The text without the characters that have no token, which are told."""
+    def _drop_unknown(self, text: str, language: str) -> str:
+        """The text without characters that have no token; they are reported."""
         unknown = set(self.model.tokenizer.unknown(text, language))
         if not unknown:
             return text
         whole = "\n\n".join(split_paragraphs(text, language))
-        left = "".join(letter for letter in whole if not {letter, letter.lower()} & unknown)
+        known = "".join(letter for letter in whole if not {letter, letter.lower()} & unknown)
         shown = " ".join(sorted(unknown)[:20])
-        if not is_spoken(left) or sum(map(str.isalnum, left)) < sum(map(str.isalnum, whole)) / 2:
+        if not is_spoken(known) or sum(map(str.isalnum, known)) < sum(map(str.isalnum, whole)) / 2:
             raise SynthesisError(
-                f"the model has never met most of the text's characters: {shown}; write it in the letters of its "
+                f"the model does not know most of the text's characters: {shown}; write it in the script of its "
                 f"languages ({', '.join(self.model.tokenizer.languages)})"
             )
-        self._note(f"note: left out, as the model has never met them: {shown}")
-        return left
+        self._note(f"note: left out, because the model does not know them: {shown}")
+        return known
 
     def _fits(self, text: str, language: str) -> bool:
         model, tokens = self.model, len(self.model.tokenizer.encode(text, language))
-        if model.pace:
-            return tokens <= min(model.longest_text, model.most_codes * model.pace / SLOWER)
-        return tokens <= model.longest_text and CODES_PER_CHARACTER * len(text) <= max(model.most_codes, 64)
+        if model.tokens_per_code:
+            return tokens <= min(model.max_text_tokens, model.max_codes * model.tokens_per_code / SLOW_VOICE_MARGIN)
+        return tokens <= model.max_text_tokens and CODES_PER_CHARACTER * len(text) <= max(model.max_codes, 64)
 
-    def _spoken(self, utterance: "_Utterance", number: int, counts: Iterable[int] = ()) -> Iterator[GeneratedCodes]:
-        """The codes of a sentence while they are said; the seed of each sentence is its own."""
+    def _generate(self, utterance: "_Utterance", number: int, counts: Iterable[int] = ()) -> Iterator[GeneratedCodes]:
+        """Generate the codes of a sentence. Each sentence has its own seed."""
         ids = self.model.tokenizer.encode(utterance.pieces[number].text, utterance.language)
-        manner = attrs.evolve(utterance.manner, seed=(utterance.manner.seed + 7919 * number) % (LARGEST_SEED + 1))
-        return self.synthesis.speak(ids, utterance.voice, manner, counts)
+        params = attrs.evolve(utterance.params, seed=(utterance.params.seed + 7919 * number) % (MAX_SEED + 1))
+        return self.generator.generate(ids, utterance.voice, params, counts)
 
-    def _said(self, piece: TextPiece, spoken: GeneratedCodes, samples: int) -> SpokenPiece:
-        said = SpokenPiece(piece.text, spoken.codes, samples / self.sample_rate, spoken.is_cut)
-        if spoken.is_cut:
-            self._note(f"note: cut after {len(spoken.codes):,} codes, the model did not stop by itself: {piece.text}")
+    def _report(self, piece: TextPiece, generated: GeneratedCodes, samples: int) -> SpokenPiece:
+        said = SpokenPiece(piece.text, generated.codes, samples / self.sample_rate, generated.is_cut)
+        if generated.is_cut:
+            self._note(f"note: cut after {len(generated.codes):,} codes, because the model did not stop: {piece.text}")
         elif not samples:
-            self._note(f"note: not said, the model stopped at once; try another --seed: {piece.text}")
+            self._note(f"note: not spoken, because the model stopped at once; try another --seed: {piece.text}")
         return said
 
     def _pause(self, utterance: "_Utterance", number: int) -> np.ndarray:
@@ -218,67 +219,70 @@ class Synthesizer:
         seconds = 0.0 if is_last else utterance.pieces[number].pause / utterance.speed
         return np.zeros(int(seconds * self.sample_rate), np.float32)
 
-    def _found(self, reference: PathLike) -> Path:
-        """The file of a voice that may be a path or a name."""
+    def _find_reference(self, reference: PathLike) -> Path:
+        """The file of a voice that is given by its path or its name."""
         kept, path = self.voices, Path(reference)
         if path.exists() or str(reference) not in kept:
             looks_like_name = not path.exists() and not path.suffix and path.name == str(reference)
             if looks_like_name:
-                known = f"it has {voices.known_voices(list(kept))}" if kept else "it has none"
+                known = f"it has {voices.list_names(list(kept))}" if kept else "it has none"
                 raise VoiceError(
                     f"{self.model.folder} has no voice {reference!r}; {known}; name a file, or one of these"
                 )
             return path
         return kept[str(reference)]
 
-    def _first(self) -> Voice:
+    def _default_voice(self) -> Voice:
         kept = self.voices
         if not kept:
             raise VoiceError(
-                f"{self.model.folder} keeps no voice of its own; name a recording of one with --speaker, "
+                f"{self.model.folder} has no voices of its own; name a recording with --speaker, "
                 "6 s of clear speech or more"
             )
         name = min(kept)
-        self._note(f"note: no voice was named; this is {name}, of {voices.known_voices(list(kept))}")
+        self._note(f"note: no voice was named; using {name}, of {voices.list_names(list(kept))}")
         return self.voice(kept[name])
 
-    def _own(self, voice: Voice, place: str) -> Voice:
+    def _check_model(self, voice: Voice, place: str) -> Voice:
         self._digest = self._digest or self.model.digest()
         if voice.model != self._digest:
             raise VoiceError(
-                f"{place}: another model made this voice, and {self.model.folder} would hear something else in it; "
-                "make it anew from recordings, with --speaker and --save-voice"
+                f"{place}: this voice was made by another model and cannot be used with {self.model.folder}; "
+                "make it again from recordings, with --speaker and --save-voice"
             )
         return voice
 
-    def _heard(self, paths: List[Path]) -> Voice:
-        """The mean of what is heard in all cuts of all recordings."""
+    def _encode_voice(self, paths: List[Path]) -> Voice:
+        """Encode recordings: the mean over all chunks of all of them."""
         rate = self.model.audio.sample_rate
         waves = [voices.load_reference(path, rate, self._note) for path in paths]
-        cuts = np.concatenate([voices.reference_cuts(wave, self.model.reference_samples) for wave in waves])
-        speaker = None
+        chunks = np.concatenate([voices.split_reference(wave, self.model.reference_samples) for wave in waves])
+        embedding = None
         if self.model.speaker is not None:
-            each = [self.synthesis.speaker(resample.resample(wave, rate, SPEAKER_RATE)) for wave in waves]
-            speaker = np.asarray(np.mean(each, axis=0), np.float32)
+            each = [
+                self.generator.speaker_embedding(resample.resample(wave, rate, SPEAKER_SAMPLE_RATE)) for wave in waves
+            ]
+            embedding = np.asarray(np.mean(each, axis=0), np.float32)
         self._digest = self._digest or self.model.digest()
-        return Voice(self.synthesis.style(cuts), speaker, self._digest, paths[0].stem)
+        return Voice(self.generator.conditioning_latents(chunks), embedding, self._digest, paths[0].stem)
 
 
 class SpeechStream:
-    """Chunks of a text's sound, to go through once; `wave` is what was said so far. Or all of it: `whole`."""
+    """Chunks of a text's speech, to iterate over once; `wave` is the speech so far, `whole()` all of it."""
 
-    def __init__(self, speaker: Synthesizer, utterance: "_Utterance") -> None:
-        self.sample_rate = speaker.sample_rate
-        self._speaker, self._utterance = speaker, utterance
+    def __init__(self, synthesizer: Synthesizer, utterance: "_Utterance") -> None:
+        self.sample_rate = synthesizer.sample_rate
+        self._synthesizer = synthesizer
+        self._utterance = utterance
         self._said: List[SpokenPiece] = []
         self._chunks: List[np.ndarray] = []
         self._seconds_of_work = 0.0
 
     def __iter__(self) -> Iterator[np.ndarray]:
-        return self._timed(self._pieces((FIRST, *[NEXT] * MOST_CHUNKS)))
+        return self._timed(self._pieces((FIRST_CHUNK_CODES, *[CHUNK_CODES] * MAX_CHUNKS)))
 
     def whole(self) -> Wave:
-        """Everything, each sentence made in one go."""
+        """All of the speech, each sentence generated in one call."""
         for _ in self._timed(self._pieces(())):
             pass
         return self.wave
@@ -289,7 +293,7 @@ class SpeechStream:
         return Wave(samples, self.sample_rate, self._utterance.language, tuple(self._said), self._seconds_of_work)
 
     def _timed(self, chunks: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
-        """The chunks that are some; what whoever takes them does meanwhile is not our work."""
+        """The chunks that are not empty; time that the consumer takes is not counted."""
         while True:
             started = time.monotonic()
             chunk = next(chunks, None)
@@ -301,37 +305,42 @@ class SpeechStream:
                 yield chunk
 
     def _pieces(self, counts: Iterable[int]) -> Iterator[np.ndarray]:
-        speaker, utterance = self._speaker, self._utterance
+        synthesizer, utterance = self._synthesizer, self._utterance
         for number, piece in enumerate(utterance.pieces):
-            render, samples = make_vocoder(speaker.model, speaker.synthesis, utterance.voice, utterance.speed), 0
-            for spoken in speaker._spoken(utterance, number, counts):
-                sound = fade_edges(render.add(spoken), self.sample_rate, is_first=not samples, is_last=spoken.is_last)
+            samples, vocoder = (
+                0,
+                make_vocoder(synthesizer.model, synthesizer.generator, utterance.voice, utterance.speed),
+            )
+            for generated in synthesizer._generate(utterance, number, counts):
+                sound = fade_edges(
+                    vocoder.add(generated), self.sample_rate, is_first=not samples, is_last=generated.is_last
+                )
                 samples += len(sound)
                 yield sound
-            self._said.append(speaker._said(piece, spoken, samples))
-            yield speaker._pause(utterance, number)
+            self._said.append(synthesizer._report(piece, generated, samples))
+            yield synthesizer._pause(utterance, number)
         if not any(one.seconds for one in self._said):
             raise SynthesisError(
-                "the model said nothing, it stopped at once each time; try another --seed, or train longer"
+                "nothing was spoken: the model stopped at once each time; try another --seed, or train longer"
             )
 
 
 @attrs.frozen(eq=False)
 class _Utterance:
-    """What is to be said, and how."""
+    """A text to speak, and how."""
 
     pieces: List[TextPiece]
     language: str
     voice: Voice
     speed: float
-    manner: SamplingParams
+    params: SamplingParams
 
 
-RANGES = (  # of the settings
+SETTING_RANGES = (
     ("temperature", 0.01, 10.0),
     ("top_k", 1, 1_000_000),
     ("top_p", 0.001, 1.0),
     ("repetition_penalty", 1.0, 100.0),
-    ("speed", SLOWEST, FASTEST),
-    ("seed", 0, LARGEST_SEED),
+    ("speed", MIN_SPEED, MAX_SPEED),
+    ("seed", 0, MAX_SEED),
 )

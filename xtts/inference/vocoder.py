@@ -1,8 +1,8 @@
-"""Codes to sound, whole or as they are said: codes that have been said so far come in, samples that are new go out.
+"""Codes to a wave, all at once or while they are generated.
 
-Sound at a place depends a little on what comes after it. So while more is to come, the end of what could be heard is
-held back, and the next call goes on from there. By the waveform decoder both ways give the same wave. By Griffin-Lim
-phases are found anew in each call, from where the last one ended, and what lies at the seam is faded over.
+A sample depends a little on what follows it. So while more codes are to come, the end of the wave is held back, and the
+next call continues there. With the waveform decoder, streaming gives the same wave. Griffin-Lim estimates the phases
+anew in each call, continuing from the previous samples, and the seam is crossfaded.
 """
 
 from typing import Protocol
@@ -13,91 +13,99 @@ from xtts.audio.griffin_lim import griffin_lim
 from xtts.inference.generation import GeneratedCodes, Generator
 from xtts.inference.loading import LoadedModel
 from xtts.inference.voices import Voice
-from xtts.model.decoder import interpolated, stretched
+from xtts.model.decoder import interpolate, upsample_latents
 from xtts.planning.sizes import FRAMES_PER_CODE
 
-REACH = 8  # codes after a place that the codec's decoder still hears there
-UNSTEADY = 8  # frames at the end that are interpolated otherwise when there is more; 7 at most
-AROUND = 20  # frames on both sides that the waveform decoder hears
-BEFORE, AFTER = 16, 4  # mel frames that Griffin-Lim goes on from, and that it holds back
-EDGE = 0.005  # seconds over which a sentence begins and ends
+CODEC_CONTEXT = 8  # codes of lookahead of the codec's decoder
+UNSTABLE_FRAMES = 8  # last frames, whose interpolation changes when more follow; 7 at most
+DECODER_CONTEXT = 20  # frames of context of the waveform decoder, on both sides
+GRIFFIN_LIM_CONTEXT, GRIFFIN_LIM_DELAY = 16, 4  # mel frames that Griffin-Lim continues from, and holds back
+FADE_SECONDS = 0.005  # at the start and the end of a sentence
 
 
 class Vocoder(Protocol):
-    """The sound of one sentence."""
+    """Turns the codes of one sentence into a wave."""
 
-    def add(self, spoken: GeneratedCodes) -> np.ndarray:
-        """The next samples, of all that was said so far."""
+    def add(self, generated: GeneratedCodes) -> np.ndarray:
+        """The next samples, given all codes so far."""
 
 
-def make_vocoder(model: LoadedModel, synthesis: Generator, voice: Voice, speed: float) -> Vocoder:
-    """How a model's codes become sound: by its waveform decoder, or by its codec and Griffin-Lim."""
+def make_vocoder(model: LoadedModel, generator: Generator, voice: Voice, speed: float) -> Vocoder:
+    """The vocoder of a model: its waveform decoder, or its codec with Griffin-Lim."""
     if model.decoder is not None:
-        return _ByDecoder(synthesis, voice, speed)
-    return _ByCodec(model, synthesis, speed)
+        return _DecoderVocoder(generator, voice, speed)
+    return _GriffinLimVocoder(model, generator, speed)
 
 
 def fade_edges(samples: np.ndarray, sample_rate: int, is_first: bool, is_last: bool) -> np.ndarray:
-    """Samples that rise from silence where they are the first, and fall to it where they are the last."""
-    count = min(len(samples), int(EDGE * sample_rate))
+    """The samples with a fade-in if they are the first, and a fade-out if they are the last."""
+    count = min(len(samples), int(FADE_SECONDS * sample_rate))
     if count and (is_first or is_last):
-        samples, rise = samples.copy(), np.linspace(0, 1, count, dtype=np.float32)
+        samples = samples.copy()
+        ramp = np.linspace(0, 1, count, dtype=np.float32)
         if is_first:
-            samples[:count] *= rise
+            samples[:count] *= ramp
         if is_last:
-            samples[-count:] *= rise[::-1]
+            samples[-count:] *= ramp[::-1]
     return samples
 
 
-class _ByDecoder:
-    def __init__(self, synthesis: Generator, voice: Voice, speed: float) -> None:
-        self._synthesis, self._voice, self._speed = synthesis, voice, speed
-        self._done = 0  # frames that were heard
+class _DecoderVocoder:
+    """The waveform decoder, with context frames on both sides of what is new."""
 
-    def add(self, spoken: GeneratedCodes) -> np.ndarray:
-        latents, is_last = _paced(spoken.latents, self._speed), spoken.is_last
-        frames = stretched(latents[None])[0].numpy() if len(latents) else latents
-        known = len(frames) if is_last else len(frames) - UNSTEADY
-        end = known if is_last else known - AROUND
+    def __init__(self, generator: Generator, voice: Voice, speed: float) -> None:
+        self._generator, self._voice, self._speed = generator, voice, speed
+        self._done = 0  # frames returned so far
+
+    def add(self, generated: GeneratedCodes) -> np.ndarray:
+        latents, is_last = _change_speed(generated.latents, self._speed), generated.is_last
+        frames = upsample_latents(latents[None])[0].numpy() if len(latents) else latents
+        known = len(frames) if is_last else len(frames) - UNSTABLE_FRAMES
+        end = known if is_last else known - DECODER_CONTEXT
         if end <= self._done:
             return np.zeros(0, np.float32)
-        first = max(0, self._done - AROUND)
-        wave = self._synthesis.sound(frames[first:known], self._voice)
+        first = max(0, self._done - DECODER_CONTEXT)
+        wave = self._generator.decode_wave(frames[first:known], self._voice)
         hop = len(wave) // (known - first)
         new = wave[hop * (self._done - first) : hop * (end - first)]
         self._done = end
         return new
 
 
-class _ByCodec:
-    def __init__(self, model: LoadedModel, synthesis: Generator, speed: float) -> None:
-        self._synthesis, self._speed, self._spec, self._stats = synthesis, speed, model.spec, model.stats
-        self._done = 0  # frames that were heard
-        self._heard = np.zeros(0, np.float32)
-        self._ahead = np.zeros(0, np.float32)  # how the wave went on in the last call
+class _GriffinLimVocoder:
+    """The codec and Griffin-Lim, which continues from the previous samples."""
 
-    def add(self, spoken: GeneratedCodes) -> np.ndarray:
-        codes, is_last = spoken.codes, spoken.is_last
-        mel = self._synthesis.mel(codes)
-        mel = mel if is_last else mel[: FRAMES_PER_CODE * max(0, len(codes) - REACH)]
-        mel = _paced(mel, self._speed)
+    def __init__(self, model: LoadedModel, generator: Generator, speed: float) -> None:
+        self._generator = generator
+        self._speed = speed
+        self._spec = model.spec
+        self._mel_norms = model.mel_norms
+        self._done = 0  # frames returned so far
+        self._wave = np.zeros(0, np.float32)
+        self._held_back = np.zeros(0, np.float32)  # how the last call's wave continued
+
+    def add(self, generated: GeneratedCodes) -> np.ndarray:
+        codes, is_last = generated.codes, generated.is_last
+        mel = self._generator.decode_mel(codes)
+        mel = mel if is_last else mel[: FRAMES_PER_CODE * max(0, len(codes) - CODEC_CONTEXT)]
+        mel = _change_speed(mel, self._speed)
         mel = mel if is_last or self._speed == 1 else mel[:-2]
-        end = len(mel) - 1 - (0 if is_last else AFTER)
+        end = len(mel) - 1 - (0 if is_last else GRIFFIN_LIM_DELAY)
         if end <= self._done:
             return np.zeros(0, np.float32)
-        hop, first = self._spec.hop_length, max(0, self._done - BEFORE)
-        known = self._heard[hop * first :]
-        wave = griffin_lim(mel[first:], self._spec, mel_norms=self._stats, known=known)
+        hop, first = self._spec.hop_length, max(0, self._done - GRIFFIN_LIM_CONTEXT)
+        known = self._wave[hop * first :]
+        wave = griffin_lim(mel[first:], self._spec, mel_norms=self._mel_norms, known=known)
         new = np.array(wave[hop * (self._done - first) : hop * (end - first)])
-        fade = min(len(new), len(self._ahead))
+        fade = min(len(new), len(self._held_back))
         share = np.linspace(0, 1, fade + 2, dtype=np.float32)[1:-1]
-        new[:fade] = share * new[:fade] + (1 - share) * self._ahead[:fade]
-        self._ahead = wave[hop * (end - first) :][:hop]
-        self._heard = np.concatenate([self._heard, new])
+        new[:fade] = share * new[:fade] + (1 - share) * self._held_back[:fade]
+        self._held_back = wave[hop * (end - first) :][:hop]
+        self._wave = np.concatenate([self._wave, new])
         self._done = end
         return new
 
 
-def _paced(x: np.ndarray, speed: float) -> np.ndarray:
-    """Frames [T, C] for a speech that is so many times as fast: more or fewer of them, and no other pitch."""
-    return x if speed == 1 or not len(x) else np.asarray(interpolated(x[None], 1 / speed)[0].numpy())
+def _change_speed(x: np.ndarray, speed: float) -> np.ndarray:
+    """Frames [T, C] resampled in time for faster or slower speech of the same pitch."""
+    return x if speed == 1 or not len(x) else np.asarray(interpolate(x[None], 1 / speed)[0].numpy())

@@ -1,8 +1,7 @@
-"""Voices: recordings of a speaker come in as files, their waves go out in cuts that a model hears; and what the model
-made of them goes to a file, and comes back.
+"""Voices: load reference recordings, and write and read files of voices.
 
-A voice's file is safetensors: `style`, the latents [32, width]; `speaker`, a vector, where the model has a speaker
-encoder; and in its metadata which model made them. To any other model these numbers mean nothing.
+A voice file is a safetensors file with `style`, the conditioning latents [32, width]; `speaker`, the speaker embedding,
+if the model has a speaker encoder; and the digest of the model in its metadata: other models cannot use the voice.
 """
 
 from pathlib import Path
@@ -18,54 +17,54 @@ from xtts.training.reference_voices import MAX_SECONDS
 from xtts.weights import safetensors_file
 
 PathLike = Union[str, Path]
-Note = Callable[[str], None]  # is told a line that is no mistake, and should be known
+Note = Callable[[str], None]  # called with a remark for the user
 
-LEAST = 0.33  # seconds; in less no voice can be heard
+MIN_REFERENCE_SECONDS = 0.33  # of a recording
 KIND = "xtts voice"  # in a file's metadata
 SUFFIX = ".safetensors"
 
 
 class VoiceError(XttsError):
-    """A voice that cannot be used: which, why, and what to do about it."""
+    """Why a voice cannot be used, and what to do."""
 
 
 @attrs.frozen(eq=False)
 class Voice:
-    """What a model makes of a speaker's recordings."""
+    """A speaker's voice, as one model encodes it."""
 
-    style: np.ndarray  # [32, width] float32
-    speaker: Optional[np.ndarray]  # [speaker width] float32
-    model: str  # digest of the weights that made it
+    conditioning_latents: np.ndarray  # [32, width] float32
+    speaker_embedding: Optional[np.ndarray]  # [speaker width] float32
+    model: str  # digest of the model that encoded it
     name: str = ""
 
 
 def load_reference(path: PathLike, sample_rate: int, note: Note) -> np.ndarray:
-    """The wave of a reference, its channels mixed, at `sample_rate`; no more of it than is heard."""
+    """Load a reference recording as mono at `sample_rate`, at most its first MAX_SECONDS."""
     try:
         wave, rate = wav.read_audio(path)
     except wav.AudioError as error:
         raise VoiceError(str(error).replace(", or leave the clip out", "")) from None
     seconds = len(wave) / rate
-    if seconds < LEAST:
+    if seconds < MIN_REFERENCE_SECONDS:
         raise VoiceError(
-            f"{path}: {seconds:.2f} s are too short to hear a voice in; name a recording of {LEAST:g} s at least, "
-            "better of 6 s or more"
+            f"{path}: {seconds:.2f} s are too short for a voice; name a recording of at least "
+            f"{MIN_REFERENCE_SECONDS:g} s, better 6 s or more"
         )
     wave = wave[: int(MAX_SECONDS * rate)]
     if (float(wave.max()) - float(wave.min())) / 2 < SILENCE:
-        raise VoiceError(f"{path}: the recording is silent, no voice can be heard in it; name one with speech in it")
+        raise VoiceError(f"{path}: the recording is silent; name one with speech in it")
     if rate < sample_rate:
         note(
-            f"{path}: note: it has {rate:,} samples a second and the model hears {sample_rate:,}; nothing above"
-            f" {rate // 2:,} Hz is in the voice"
+            f"{path}: note: its sample rate is {rate:,} Hz, that of the model {sample_rate:,} Hz; nothing above"
+            f" {rate // 2:,} Hz is part of the voice"
         )
     return resample.resample(wave, rate, sample_rate)
 
 
-def reference_cuts(wave: np.ndarray, samples: int) -> np.ndarray:
-    """A wave in cuts of one length, [n, samples]: as many as cover it, evenly spread, so that all of it is heard.
+def split_reference(wave: np.ndarray, samples: int) -> np.ndarray:
+    """Split a wave into chunks of one length, [n, samples]: as many as cover all of it, evenly spaced.
 
-    One that is shorter than a cut is repeated, as it is in training.
+    A wave shorter than a chunk is repeated, as in training.
     """
     if len(wave) <= samples:
         return np.resize(wave, (1, samples)).astype(np.float32)
@@ -75,15 +74,15 @@ def reference_cuts(wave: np.ndarray, samples: int) -> np.ndarray:
 
 
 def write_voice(path: PathLike, voice: Voice) -> None:
-    """Write a voice's file, whole or not at all."""
+    """Write a voice file, complete or not at all."""
     path = Path(path)
     if path.suffix != SUFFIX:
-        raise VoiceError(f"{path}: a voice is kept as safetensors; give it a name that ends in {SUFFIX}")
+        raise VoiceError(f"{path}: voices are saved as safetensors; give the file a name that ends in {SUFFIX}")
     if not path.absolute().parent.is_dir():
-        raise VoiceError(f"{path}: there is no folder {path.parent}; make it, or name another")
-    tensors = {"style": voice.style}
-    if voice.speaker is not None:
-        tensors["speaker"] = voice.speaker
+        raise VoiceError(f"{path}: there is no folder {path.parent}; create it, or name another")
+    tensors = {"style": voice.conditioning_latents}
+    if voice.speaker_embedding is not None:
+        tensors["speaker"] = voice.speaker_embedding
     safetensors_file.write_safetensors(
         path, tensors, {"kind": KIND, "model": voice.model, "name": voice.name or path.stem}
     )
@@ -91,24 +90,24 @@ def write_voice(path: PathLike, voice: Voice) -> None:
 
 def read_voice(path: PathLike) -> Voice:
     """The voice in a file."""
-    tensors, about = safetensors_file.read_safetensors(path)
-    if about.get("kind") != KIND or "style" not in tensors:
-        raise VoiceError(f"{path}: this is no voice; name a file that xtts say --save-voice wrote, or a recording")
+    tensors, metadata = safetensors_file.read_safetensors(path)
+    if metadata.get("kind") != KIND or "style" not in tensors:
+        raise VoiceError(f"{path}: this is not a voice file; name one that xtts say --save-voice wrote, or a recording")
     return Voice(
         np.array(tensors["style"], np.float32),
         np.array(tensors["speaker"], np.float32) if "speaker" in tensors else None,
-        str(about.get("model", "")),
-        str(about.get("name", "")),
+        str(metadata.get("model", "")),
+        str(metadata.get("name", "")),
     )
 
 
 def kept_voices(folder: Path) -> Dict[str, Path]:
-    """The voices in a folder by name: files of voices, and recordings."""
+    """The voice files and recordings in a folder, by name."""
     found = sorted(path for path in folder.glob("*") if path.suffix.lower() in (SUFFIX, ".wav", ".flac"))
     return {path.stem: path for path in reversed(found)}
 
 
-def known_voices(names: Sequence[str], most: int = 8) -> str:
-    """Names for a sentence, not all of them where they are many."""
-    shown: List[str] = sorted(names)[:most]
-    return ", ".join(shown) + (", …" if len(names) > most else "")
+def list_names(names: Sequence[str], count: int = 8) -> str:
+    """The first names in alphabetical order, for a message."""
+    shown: List[str] = sorted(names)[:count]
+    return ", ".join(shown) + (", …" if len(names) > count else "")

@@ -1,1 +1,1 @@
-"""The networks: batches come in, codes, latents, voices and waves go out."""
+"""The networks: GPT, codec, waveform decoder and speaker encoder."""

@@ -1,31 +1,30 @@
-"""Attention: queries, keys and values come in, [B, heads, L, head]; what each query attends to goes out.
+"""Multi-head attention that recomputes its scores in the gradient.
 
-Of scores, [L, L] for every head, nothing is kept for the gradient: they are made again from queries and keys, which is
-one product more and the largest part of the memory less. A causal attention goes in bands of queries, each with only
-the keys that it sees, so that most of what would be masked is never computed.
+The scores, [L, L] for every head, are not kept for the gradient but recomputed from queries and keys: one matmul more,
+and the largest part of the memory less. Causal attention is computed in bands of queries, each with only the keys that
+it may attend to, so that most of what would be masked is never computed.
 """
 
 from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
 
 import tensorflow as tf
 
-from xtts.model.dropout import Dropout
-from xtts.model.layers import Tensor, again, batched, extents
+from xtts.model.layers import Dropout, Tensor, batch_matmul, recompute_barrier, shape_list
 
-UNSEEN = -1e9  # added to a score that is not to count: nothing is left of it after the softmax
-BANDS = 4  # of a causal attention: 0.625 of the whole; more bands save little more
-SHORTEST_BAND = 32  # queries
+MASKED = -1e9  # added to masked scores: the softmax makes them 0
+QUERY_BANDS = 4  # of causal attention: 0.625 of the full work; more bands save little more
+MIN_BAND_QUERIES = 32
 
 
 class Band(NamedTuple):
-    """Queries from `start` to `stop`, which see the keys up to `seen`; tensors where lengths are free."""
+    """Queries from `start` to `stop`, which attend to the first `seen` keys; tensors where lengths are dynamic."""
 
     start: Any
     stop: Any
     seen: Any
     mask: Optional[Tensor] = None  # added to the scores, [..., queries, seen]
-    kept: Optional[Tensor] = None  # by dropout, bool [B, heads, queries, seen]
-    scale: float = 1.0  # of what is kept
+    keep_mask: Optional[Tensor] = None  # of dropout, bool [B, heads, queries, seen]
+    scale: float = 1.0  # of the attention weights that dropout keeps
 
 
 def attend(
@@ -36,19 +35,19 @@ def attend(
     drop: Optional[Dropout] = None,
     is_causal: bool = False,
 ) -> Tensor:
-    """[B, heads, Q, head] with keys and values [B, heads, K, head] to [B, heads, Q, head]. Queries come scaled.
+    """Scaled queries [B, heads, Q, head], keys and values [B, heads, K, head] to [B, heads, Q, head].
 
-    `mask`, [..., Q, K], is added to the scores; causal ones have their own.
+    `mask`, [..., Q, K], is added to the scores; with `is_causal` there is none.
     """
-    batch, heads, queries, _ = extents(q)
-    bands = _bands(queries) if is_causal else [Band(0, queries, extents(k)[2], mask)]  # the last of which see all keys
+    batch, heads, queries, _ = shape_list(q)
+    bands = _bands(queries) if is_causal else [Band(0, queries, shape_list(k)[2], mask)]  # the last band sees all keys
     if drop:
         shapes = [[batch, heads, band.stop - band.start, band.seen] for band in bands]
-        bands = [band._replace(kept=drop.kept(shape), scale=drop.scale) for band, shape in zip(bands, shapes)]
+        bands = [band._replace(keep_mask=drop.keep_mask(shape), scale=drop.scale) for band, shape in zip(bands, shapes)]
 
     def attention(q: Tensor, k: Tensor, v: Tensor) -> Any:
         parts = [_forward(band, q, k, v) for band in bands]
-        mixed = _joined(parts)
+        mixed = _concat_queries(parts)
 
         def gradient(d_mixed: Tensor) -> Any:
             found = [
@@ -56,71 +55,72 @@ def attend(
                 for band, part in zip(bands, parts)
             ]
             d_q, d_k, d_v = zip(*found)
-            return _joined(d_q), _nested(d_k, bands), _nested(d_v, bands)
+            return _concat_queries(d_q), _sum_key_gradients(d_k, bands), _sum_key_gradients(d_v, bands)
 
         return mixed, gradient
 
     return tf.custom_gradient(attention)(q, k, v)
 
 
-def causal(queries: Any, keys: Optional[Any] = None) -> Tensor:
-    """[queries, keys], the last places of both the same: 0 where a query sees a key, up to its place; else UNSEEN."""
+def causal_mask(queries: Any, keys: Optional[Any] = None) -> Tensor:
+    """[queries, keys], aligned at the end: 0 where a key is not after its query, else MASKED."""
     keys = queries if keys is None else keys
-    return tf.where(tf.range(keys - queries, keys)[:, None] >= tf.range(keys)[None], 0.0, UNSEEN)
+    return tf.where(tf.range(keys - queries, keys)[:, None] >= tf.range(keys)[None], 0.0, MASKED)
 
 
 def _bands(length: Any) -> List[Band]:
-    size = -(-length // BANDS)
+    size = -(-length // QUERY_BANDS)
     if isinstance(length, int):
-        size = max(SHORTEST_BAND, size)
+        size = max(MIN_BAND_QUERIES, size)
         stops = [min(start + size, length) for start in range(0, length, size)]
-    else:  # free: as many bands as there may be; none is empty, for the latents alone are longer than that
-        stops = [*(number * size for number in range(1, BANDS)), length]
-    return [Band(start, stop, stop, causal(stop - start, stop)) for start, stop in zip([0, *stops], stops)]
+    else:  # dynamic: always QUERY_BANDS; none is empty, because the 32 latents alone are longer
+        stops = [*(number * size for number in range(1, QUERY_BANDS)), length]
+    return [Band(start, stop, stop, causal_mask(stop - start, stop)) for start, stop in zip([0, *stops], stops)]
 
 
 def _forward(band: Band, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """What the band's queries attend to."""
-    return batched(tf.cast(_dropped(band, _shares(band, q, k)), v.dtype), v[:, :, : band.seen])
+    """The attention output of the band's queries."""
+    return batch_matmul(tf.cast(_apply_dropout(band, _attention_weights(band, q, k)), v.dtype), v[:, :, : band.seen])
 
 
 def _backward(
     band: Band, q: Tensor, k: Tensor, v: Tensor, mixed: Tensor, d_mixed: Tensor
 ) -> Tuple[Tensor, Tensor, Tensor]:
-    """Gradients of the band's queries, and of the keys and values that they see."""
-    shares = _shares(band, again(q, d_mixed), k)
-    d_v = _turned(d_mixed, tf.cast(_dropped(band, shares), v.dtype))
-    d_shares = tf.cast(batched(d_mixed, v[:, :, : band.seen], transpose_b=True), tf.float32)
+    """Gradients of the band's queries and of the keys and values that they attend to."""
+    weights = _attention_weights(band, recompute_barrier(q, d_mixed), k)
+    d_v = _transposed_matmul(d_mixed, tf.cast(_apply_dropout(band, weights), v.dtype))
+    d_weights = tf.cast(batch_matmul(d_mixed, v[:, :, : band.seen], transpose_b=True), tf.float32)
     mean = tf.reduce_sum(tf.cast(d_mixed * mixed, tf.float32), axis=-1, keepdims=True)
-    d_scores = tf.cast(shares * (_dropped(band, d_shares) - mean), q.dtype)
-    d_q = batched(d_scores, k[:, :, : band.seen])
-    return d_q, _turned(q[:, :, band.start : band.stop], d_scores), d_v
+    d_scores = tf.cast(weights * (_apply_dropout(band, d_weights) - mean), q.dtype)
+    d_q = batch_matmul(d_scores, k[:, :, : band.seen])
+    return d_q, _transposed_matmul(q[:, :, band.start : band.stop], d_scores), d_v
 
 
-def _turned(x: Tensor, scores: Tensor) -> Tensor:
-    """Scores, turned, times x; as x, turned, times scores, of which only the small result has to be turned back."""
-    return tf.transpose(batched(x, scores, transpose_a=True), [0, 1, 3, 2])
+def _transposed_matmul(x: Tensor, scores: Tensor) -> Tensor:
+    """scores^T x, computed as (x^T scores)^T, so that only the small result is transposed."""
+    return tf.transpose(batch_matmul(x, scores, transpose_a=True), [0, 1, 3, 2])
 
 
-def _dropped(band: Band, scores: Tensor) -> Tensor:
-    return scores if band.kept is None else tf.where(band.kept, scores * band.scale, 0.0)
+def _apply_dropout(band: Band, scores: Tensor) -> Tensor:
+    return scores if band.keep_mask is None else tf.where(band.keep_mask, scores * band.scale, 0.0)
 
 
-def _shares(band: Band, q: Tensor, k: Tensor) -> Tensor:
-    """What each key counts for each of the band's queries, float32 [B, heads, queries, seen]."""
-    scores = batched(q[:, :, band.start : band.stop], k[:, :, : band.seen], transpose_b=True)
+def _attention_weights(band: Band, q: Tensor, k: Tensor) -> Tensor:
+    """The softmax of the scores, float32 [B, heads, queries, seen]."""
+    scores = batch_matmul(q[:, :, band.start : band.stop], k[:, :, : band.seen], transpose_b=True)
     scores = tf.cast(scores, tf.float32)
     return tf.nn.softmax(scores if band.mask is None else scores + band.mask)
 
 
-def _joined(parts: Sequence[Tensor]) -> Tensor:
+def _concat_queries(parts: Sequence[Tensor]) -> Tensor:
     return parts[0] if len(parts) == 1 else tf.concat(parts, axis=2)
 
 
-def _nested(parts: Sequence[Tensor], bands: Sequence[Band]) -> Tensor:
-    """The sum of the bands' gradients of keys, each of those that it sees, from the first on.
+def _sum_key_gradients(parts: Sequence[Tensor], bands: Sequence[Band]) -> Tensor:
+    """The sum of the bands' gradients of keys, each of which covers the keys up to `seen`.
 
-    By two, with a joint in between: a chain of sums would become an add_n, which has no order; see layers.total.
+    Added two at a time, with a concat in between: a chain of sums would become an add_n, which has no order; see
+    layers.ordered_sum.
     """
     whole = parts[0]
     for before, part in zip(bands, parts[1:]):

@@ -18,11 +18,11 @@ import numpy as np
 import tensorflow as tf
 
 from xtts.model.convolution import Conv1d
-from xtts.model.layers import Axes, Module, Random, Tensor, extents
+from xtts.model.layers import Axes, Module, Random, Tensor, shape_list
 from xtts.planning import sizes
 
 # In a published file, but no part of the codec: how often each code was used, kept for a loss that XTTS does not use.
-IGNORED = ("discrete_loss.accumulator", "discrete_loss.accumulator_filled", "discrete_loss.accumulator_index")
+NOT_WEIGHTS = ("discrete_loss.accumulator", "discrete_loss.accumulator_filled", "discrete_loss.accumulator_index")
 
 
 def code_lengths(lengths: Tensor) -> Tensor:
@@ -56,8 +56,8 @@ class Codec(Module):
         self.decoder: List[Any] = [
             Conv1d(size.code_width, wide, 1, random),
             *[Residual(wide, kernel, random) for _ in range(size.blocks)],
-            [Doubling(wide, wide, kernel, random)],
-            [Doubling(wide, hidden, kernel, random)],
+            [Upsample(wide, wide, kernel, random)],
+            [Upsample(wide, hidden, kernel, random)],
             Conv1d(hidden, n_mels, 1, random),
         ]
         self.codebook = Codebook(size.codes, size.code_width, random)
@@ -73,7 +73,7 @@ class Codec(Module):
     def begin(self, mel: Tensor, lengths: Optional[Tensor] = None, seed: int = 0) -> None:
         """Before the first step: fills a fresh codebook with what the encoder makes of a batch of data."""
         x = self.encoded(mel, lengths)
-        inside = _inside(x, _codes(lengths))
+        inside = _valid_mask(x, _optional_code_lengths(lengths))
         self.codebook.revive(*self.codebook.draw(x, seed, 0, inside, most=x.shape[0] * x.shape[1]))
 
     def train_pass(self, mel: Tensor, lengths: Optional[Tensor] = None) -> Pass:
@@ -82,16 +82,16 @@ class Codec(Module):
         codes = self.codebook.nearest(x)
         quantised = tf.stop_gradient(self.codebook(codes))
         through = x + tf.stop_gradient(tf.cast(quantised, x.dtype) - x)
-        decoded = self.decoded(through, _codes(lengths))[:, : mel.shape[1]]
-        inside = _inside(x, _codes(lengths))
-        reconstruction = _mean_square(decoded, mel, _inside(mel, lengths))
-        return Pass(reconstruction, _mean_square(quantised, x, inside), decoded, x, codes, inside)
+        decoded = self.decoded(through, _optional_code_lengths(lengths))[:, : mel.shape[1]]
+        inside = _valid_mask(x, _optional_code_lengths(lengths))
+        reconstruction = _mean_squared_error(decoded, mel, _valid_mask(mel, lengths))
+        return Pass(reconstruction, _mean_squared_error(quantised, x, inside), decoded, x, codes, inside)
 
     def encoded(self, mel: Tensor, lengths: Optional[Tensor] = None) -> Tensor:
         """[B, T, n_mels] to [B, T/4, code_width], what codes are the nearest to."""
         x = mel
         for (half,) in self.encoder[:2]:
-            x = tf.nn.relu(half(_blanked(x, lengths)))
+            x = tf.nn.relu(half(_zero_padding(x, lengths)))
             lengths = None if lengths is None else (lengths + 1) // 2
         for block in self.encoder[2:-1]:
             x = block(x, lengths)
@@ -103,7 +103,7 @@ class Codec(Module):
         for block in self.decoder[1:-3]:
             x = block(x, lengths)
         for (double,) in self.decoder[-3:-1]:
-            x = tf.nn.relu(double(_blanked(x, lengths)))
+            x = tf.nn.relu(double(_zero_padding(x, lengths)))
             lengths = None if lengths is None else 2 * lengths
         return self.decoder[-1](x)
 
@@ -120,12 +120,12 @@ class Residual(Module):
         }
 
     def __call__(self, x: Tensor, lengths: Optional[Tensor] = None) -> Tensor:
-        y = tf.nn.relu(self.net["0"](_blanked(x, lengths)))
-        y = tf.nn.relu(self.net["2"](_blanked(y, lengths)))
+        y = tf.nn.relu(self.net["0"](_zero_padding(x, lengths)))
+        y = tf.nn.relu(self.net["2"](_zero_padding(y, lengths)))
         return self.net["4"](y) + x
 
 
-class Doubling(Module):
+class Upsample(Module):
     """[B, T, inputs] to [B, 2 T, outputs]: each frame twice, then a convolution."""
 
     def __init__(self, inputs: int, outputs: int, kernel: int, random: Random) -> None:
@@ -158,9 +158,9 @@ class Codebook(Module):
         self._codes = codes
         shape = (codes, width)
         first = np.zeros(shape, np.float32) if random is None else random.standard_normal(shape).astype(np.float32)
-        self.embed = _average(first)
-        self.embed_avg = _average(first)
-        self.cluster_size = _average(np.zeros(codes, np.float32))
+        self.embed = _average_variable(first)
+        self.embed_avg = _average_variable(first)
+        self.cluster_size = _average_variable(np.zeros(codes, np.float32))
 
     def __call__(self, codes: Tensor) -> Tensor:
         """Codes [...] to vectors [..., width]."""
@@ -234,28 +234,28 @@ class Codebook(Module):
         return (size + self.SMOOTHING) / (total + self._codes * self.SMOOTHING) * total
 
 
-def _average(value: np.ndarray) -> Any:
+def _average_variable(value: np.ndarray) -> Any:
     """A variable no gradient moves. Replicas that assign have all assigned the same: the first one's is taken."""
     return tf.Variable(value, trainable=False, aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA)
 
 
-def _codes(lengths: Optional[Tensor]) -> Optional[Tensor]:
+def _optional_code_lengths(lengths: Optional[Tensor]) -> Optional[Tensor]:
     return None if lengths is None else code_lengths(lengths)
 
 
-def _inside(x: Tensor, lengths: Optional[Tensor]) -> Tensor:
+def _valid_mask(x: Tensor, lengths: Optional[Tensor]) -> Tensor:
     """Which frames of x [B, T, C] are sound, [B, T]."""
     if lengths is None:
         return tf.ones(x.shape[:2], tf.bool)
-    return tf.range(extents(x)[1])[None] < tf.cast(lengths, tf.int32)[:, None]
+    return tf.range(shape_list(x)[1])[None] < tf.cast(lengths, tf.int32)[:, None]
 
 
-def _blanked(x: Tensor, lengths: Optional[Tensor]) -> Tensor:
+def _zero_padding(x: Tensor, lengths: Optional[Tensor]) -> Tensor:
     """x [B, T, C] with zeros behind each clip's end, where a convolution would find zeros without padding."""
-    return x if lengths is None else tf.where(_inside(x, lengths)[:, :, None], x, tf.zeros([], x.dtype))
+    return x if lengths is None else tf.where(_valid_mask(x, lengths)[:, :, None], x, tf.zeros([], x.dtype))
 
 
-def _mean_square(ours: Tensor, theirs: Tensor, inside: Tensor) -> Tensor:
+def _mean_squared_error(ours: Tensor, theirs: Tensor, inside: Tensor) -> Tensor:
     """The mean squared difference of [B, T, C] over what is inside, [B, T]; padding may hold anything."""
     difference = tf.cast(ours, tf.float32) - tf.cast(theirs, tf.float32)
     squares = tf.square(tf.where(inside[:, :, None], difference, 0.0))

@@ -8,7 +8,17 @@ from typing import Any, ClassVar, Dict, Optional
 
 import tensorflow as tf
 
-from xtts.model.layers import Axes, Module, Random, Tensor, constant, extents, has_gpu, normal, product
+from xtts.model.layers import (
+    Axes,
+    Module,
+    Random,
+    Tensor,
+    constant_variable,
+    has_gpu,
+    matmul,
+    normal_variable,
+    shape_list,
+)
 
 
 class Conv1d(Module):
@@ -33,9 +43,9 @@ class Conv1d(Module):
             raise ValueError(f"a convolution goes on by {stride} or is dilated by {dilation}, not both")
         self._stride, self._dilation = stride, dilation
         self._padding = dilation * (kernel - 1) // 2 if padding is None else padding
-        self.weight = normal((kernel, inputs, outputs), deviation or (inputs * kernel) ** -0.5, random)
+        self.weight = normal_variable((kernel, inputs, outputs), deviation or (inputs * kernel) ** -0.5, random)
         if bias:
-            self.bias = constant((outputs,), 0.0)
+            self.bias = constant_variable((outputs,), 0.0)
 
     def __call__(self, x: Tensor) -> Tensor:
         bias = getattr(self, "bias", None)
@@ -43,7 +53,7 @@ class Conv1d(Module):
             x = tf.pad(x, [[0, 0], [self._padding, self._padding], [0, 0]])
         if self.weight.shape[0] == 1 and self._stride == 1:
             # A product is all a kernel of 1 is, and quicker than a convolution.
-            return product(x, self.weight[0], bias)
+            return matmul(x, self.weight[0], bias)
         y = convolve_time(x, self.weight, self._dilation, self._stride)
         return y if bias is None else tf.nn.bias_add(y, tf.cast(bias, x.dtype))
 
@@ -60,13 +70,13 @@ def convolve_time(x: Tensor, weight: Tensor, dilation: int = 1, stride: int = 1)
     Every `dilation`-th frame makes a column of a picture, and a kernel one column wide goes down it: a reshape, and
     no dilation is left. A dilated one goes on frame by frame, with a stride of 1.
     """
-    batch, frames, _ = extents(x)
+    batch, frames, _ = shape_list(x)
     rest = 0 if dilation == 1 else -frames % dilation
     if rest:
         x = tf.pad(x, [[0, 0], [0, rest], [0, 0]])
     picture = tf.reshape(x, [batch, (frames + rest) // dilation, dilation, x.shape[2]])
     y = convolve(picture, weight[:, None], stride)
-    y = tf.reshape(y, [batch, extents(y)[1] * y.shape[2], weight.shape[2]])
+    y = tf.reshape(y, [batch, shape_list(y)[1] * y.shape[2], weight.shape[2]])
     return y[:, : frames - dilation * (weight.shape[0] - 1)] if rest else y
 
 

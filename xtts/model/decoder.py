@@ -15,11 +15,11 @@ from xtts.planning import sizes
 
 Tensor = Any  # tf.Tensor; TensorFlow brings no types
 
-CODE_RATE = 22050  # Hz, of the sound that codes are made of
+CODE_SAMPLE_RATE = 22050  # Hz, of the sound that codes are made of
 SAMPLE_RATE = 24000  # Hz, of the wave that goes out
-SLOPE = 0.1  # of the leaky ReLUs
-LAST_SLOPE = 0.01  # of the one before the last convolution
-DEVIATION = 0.01  # HiFi-GAN's, of the first weights
+LEAKY_SLOPE = 0.1  # of the leaky ReLUs
+LAST_LEAKY_SLOPE = 0.01  # of the one before the last convolution
+INITIAL_DEVIATION = 0.01  # HiFi-GAN's, of the first weights
 
 
 class ConvTranspose1d(layers.Module):
@@ -35,15 +35,15 @@ class ConvTranspose1d(layers.Module):
         if kernel < stride or (kernel - stride) % 2:
             raise ValueError(f"a kernel of {kernel} cannot go on by {stride}: it is shorter, or an odd number longer")
         self._stride = stride
-        self.weight = layers.normal((inputs, kernel, outputs), DEVIATION, random)
-        self.bias = layers.constant((outputs,), 0.0)
+        self.weight = layers.normal_variable((inputs, kernel, outputs), INITIAL_DEVIATION, random)
+        self.bias = layers.constant_variable((outputs,), 0.0)
 
     def __call__(self, x: Tensor) -> Tensor:
         batch, frames, _ = x.shape
         inputs, kernel, outputs = self.weight.shape
         steps = -(-kernel // self._stride)  # frames a kernel reaches over
         weight = tf.pad(self.weight, [[0, 0], [0, steps * self._stride - kernel], [0, 0]])
-        pieces = layers.product(x, tf.reshape(weight, [inputs, steps * self._stride * outputs]))
+        pieces = layers.matmul(x, tf.reshape(weight, [inputs, steps * self._stride * outputs]))
         pieces = tf.reshape(pieces, [batch, frames, steps, self._stride * outputs])
         whole = tf.add_n([tf.pad(pieces[:, :, s], [[0, 0], [s, steps - 1 - s], [0, 0]]) for s in range(steps)])
         cut = (kernel - self._stride) // 2
@@ -56,13 +56,13 @@ class ResBlock(layers.Module):
 
     def __init__(self, width: int, kernel: int, dilations: Tuple[int, ...], random: layers.Random) -> None:
         super().__init__()
-        self.convs1 = [Conv1d(width, width, kernel, random, dilation=d, deviation=DEVIATION) for d in dilations]
-        self.convs2 = [Conv1d(width, width, kernel, random, deviation=DEVIATION) for _ in dilations]
+        self.convs1 = [Conv1d(width, width, kernel, random, dilation=d, deviation=INITIAL_DEVIATION) for d in dilations]
+        self.convs2 = [Conv1d(width, width, kernel, random, deviation=INITIAL_DEVIATION) for _ in dilations]
 
     def __call__(self, x: Tensor, inside: Optional[Tensor]) -> Tensor:
         for dilated, plain in zip(self.convs1, self.convs2):
-            y = dilated(_leaky(_silenced(x, inside)))
-            x += plain(_leaky(_silenced(y, inside)))
+            y = dilated(_leaky_relu(_zero_padding(x, inside)))
+            x += plain(_leaky_relu(_zero_padding(y, inside)))
         return x
 
 
@@ -94,44 +94,44 @@ class WaveformDecoder(layers.Module):
         count = latents.shape[1]
         frames = None
         if lengths is not None:
-            frames = tf.gather([_stretched_frames(length) for length in range(count + 1)], lengths)
+            frames = tf.gather([_upsampled_length(length) for length in range(count + 1)], lengths)
             latents = tf.gather(latents, tf.minimum(tf.range(count)[None], lengths[:, None] - 1), batch_dims=1)
-        return self.sound(stretched(latents), speakers, frames)
+        return self.sound(upsample_latents(latents), speakers, frames)
 
     def sound(self, x: Tensor, speakers: Tensor, frames: Optional[Tensor] = None) -> Tensor:
         """The waves of latents that are stretched, [B, F, latent_width], of which so many `frames` [B] are heard."""
-        inside = _inside(x, frames)
+        inside = _valid_mask(x, frames)
         voice = tf.cast(speakers, x.dtype)[:, None]  # [B, 1, speaker_width]
-        x = self.conv_pre(_silenced(x, inside)) + self.cond_layer(voice)
+        x = self.conv_pre(_zero_padding(x, inside)) + self.cond_layer(voice)
         kernels = len(self.resblocks) // len(self.ups)
         for stage, (up, cond) in enumerate(zip(self.ups, self.conds)):
-            x = up(_leaky(_silenced(x, inside))) + cond(voice)
+            x = up(_leaky_relu(_zero_padding(x, inside))) + cond(voice)
             frames = None if frames is None else frames * self._upsampling[stage]
-            inside = _inside(x, frames)
+            inside = _valid_mask(x, frames)
             blocks = self.resblocks[kernels * stage : kernels * (stage + 1)]
             x = tf.add_n([block(x, inside) for block in blocks]) / kernels
-        x = tf.nn.leaky_relu(tf.cast(_silenced(x, inside), tf.float32), LAST_SLOPE)  # 8 bits would be heard
-        return _silenced(tf.tanh(self.conv_post(x)), inside)[:, :, 0]
+        x = tf.nn.leaky_relu(tf.cast(_zero_padding(x, inside), tf.float32), LAST_LEAKY_SLOPE)  # 8 bits would be heard
+        return _zero_padding(tf.tanh(self.conv_post(x)), inside)[:, :, 0]
 
     def samples(self, latents: int) -> int:
         """How long the wave of so many latents is."""
-        return _stretched_frames(latents) * int(np.prod(self._upsampling))
+        return _upsampled_length(latents) * int(np.prod(self._upsampling))
 
     def normalised(self) -> List[str]:
         """The weights that are published as a scale and a direction."""
         return [name for name in self.weights() if name.startswith(("ups.", "resblocks.")) and name.endswith(".weight")]
 
 
-def stretched(latents: Tensor) -> Tensor:
+def upsample_latents(latents: Tensor) -> Tensor:
     """Latents [B, T, C], one a code, to [B, F, C], 93.75 a second."""
-    return interpolated(interpolated(latents, sizes.FRAMES_PER_CODE), SAMPLE_RATE / CODE_RATE)
+    return interpolate(interpolate(latents, sizes.FRAMES_PER_CODE), SAMPLE_RATE / CODE_SAMPLE_RATE)
 
 
-def _stretched_frames(latents: int) -> int:
-    return int(int(latents * sizes.FRAMES_PER_CODE) * (SAMPLE_RATE / CODE_RATE))
+def _upsampled_length(latents: int) -> int:
+    return int(int(latents * sizes.FRAMES_PER_CODE) * (SAMPLE_RATE / CODE_SAMPLE_RATE))
 
 
-def interpolated(x: Tensor, ratio: float) -> Tensor:
+def interpolate(x: Tensor, ratio: float) -> Tensor:
     """[B, T, C] to [B, ⌊T ratio⌋, C], linearly: PyTorch's, with align_corners=False, in its precision."""
     count = int(x.shape[1] * ratio)
     half = np.float32(0.5)
@@ -142,14 +142,14 @@ def interpolated(x: Tensor, ratio: float) -> Tensor:
     return tf.gather(x, before, axis=1) * (1 - share) + tf.gather(x, after, axis=1) * share
 
 
-def _inside(x: Tensor, frames: Optional[Tensor]) -> Optional[Tensor]:
+def _valid_mask(x: Tensor, frames: Optional[Tensor]) -> Optional[Tensor]:
     """1 where `x` [B, T, C] is within its frames [B], 0 behind them, [B, T, 1]; None where all of it is."""
     return None if frames is None else tf.sequence_mask(frames, x.shape[1], tf.float32)[:, :, None]
 
 
-def _silenced(x: Tensor, inside: Optional[Tensor]) -> Tensor:
+def _zero_padding(x: Tensor, inside: Optional[Tensor]) -> Tensor:
     return x if inside is None else x * tf.cast(inside, x.dtype)
 
 
-def _leaky(x: Tensor) -> Tensor:
-    return tf.nn.leaky_relu(x, SLOPE)
+def _leaky_relu(x: Tensor) -> Tensor:
+    return tf.nn.leaky_relu(x, LEAKY_SLOPE)

@@ -1,16 +1,17 @@
-"""XTTS's language model: text, codes and a reference voice come in; losses, latents and new codes go out.
+"""XTTS's autoregressive language model: text and conditioning latents to codes.
 
-One sequence an utterance: [32 latents] [START] text [STOP] [start] codes [stop]. Text and codes have embeddings and
-positions of their own; the latents have no position. Two ways to lay a batch out give the same numbers:
+An utterance is one sequence: [32 conditioning latents] [START] text [STOP] [start] codes [stop]. Text and codes have
+their own token and position embeddings; the latents have no position. A batch can be laid out in two ways, which give
+the same numbers:
 
-- `losses`, for training: codes directly behind the text, padding only at the end. As no token sees what comes after
-  it, padding needs no mask, and a step costs what the joint length costs.
-- `published_losses`, for checking: codes behind the padded text, and a mask over the keys in between.
+- `losses`, for training: codes directly after the text, padding only at the end. Attention is causal, so padding needs
+  no mask, and a step costs what the joint length costs.
+- `published_losses`, as a reference: codes after the padded text, and a mask over the padding in between.
 
-The published layout masks the last mark of either part, and ignores what it predicts: while the model trains, [STOP]
-and [stop] are targets, never inputs. The joint sequence leaves both out. Yet the published model reads [STOP] when it
-speaks. To weights that were trained here it would be a word they have never met, behind which some go on speaking, so
-these speak as they were trained: `Tokens.use_stop_token` says which it is.
+The published layout masks the last special token of both parts and ignores its prediction: in training, [STOP] and
+[stop] are targets, never inputs. The joint sequence leaves both out. The published model, however, reads [STOP] in
+inference. Models trained from scratch here have never seen it as an input, and some do not stop after it, so they go
+without: see `Tokens.use_stop_token`.
 """
 
 from typing import Any, NamedTuple, Optional, Tuple
@@ -19,24 +20,33 @@ import attrs
 import numpy as np
 import tensorflow as tf
 
-from xtts.model.attention import UNSEEN, causal
+from xtts.model.attention import MASKED, causal_mask
 from xtts.model.conditioning import ConditioningEncoder, PerceiverResampler
-from xtts.model.dropout import Dropout
-from xtts.model.layers import DEVIATION, Embedding, LayerNorm, Linear, Module, Random, Tensor, extents
+from xtts.model.layers import (
+    INITIAL_DEVIATION,
+    Dropout,
+    Embedding,
+    LayerNorm,
+    Linear,
+    Module,
+    Random,
+    Tensor,
+    shape_list,
+)
 from xtts.model.transformer import Transformer
 from xtts.planning.shapes import STOPS
 from xtts.planning.sizes import LATENTS
 from xtts.planning.sizes import GptSize as Size
 from xtts.weights.safetensors_file import WeightsError
 
-TEXT_SHARE = 0.01  # of the text's loss in the whole; that of the codes counts full
-IGNORED = -1  # a target that is none
-SHORTEST_WAVE, LONGEST_WAVE = 6.0, 200.0  # of the sines that positions begin with, in text tokens
+TEXT_LOSS_WEIGHT = 0.01  # of the text loss; that of the codes has a weight of 1
+IGNORED_TARGET = -1  # target of positions without a loss
+MIN_WAVELENGTH, MAX_WAVELENGTH = 6.0, 200.0  # of sinusoidal initial positions, in text tokens
 
 
 @attrs.frozen
 class Tokens:
-    """How many tokens there are, marks among them, and which the marks are."""
+    """Vocabulary sizes, special tokens included, and the special tokens."""
 
     text: int
     audio: int
@@ -44,16 +54,16 @@ class Tokens:
     text_stop: int = 0
     audio_start: int = 1024
     audio_stop: int = 1025
-    use_stop_token: bool = True  # whether [STOP] is read in speaking
+    use_stop_token: bool = True  # whether [STOP] is an input in inference
 
     @property
-    def read_marks(self) -> int:
-        """The marks of the text that are read in speaking."""
+    def text_special_tokens(self) -> int:
+        """How many special tokens of the text are inputs in inference."""
         return 2 if self.use_stop_token else 1
 
 
 class Losses(NamedTuple):
-    """Of one batch, float32: means over the tokens that are to be predicted, and how many those are."""
+    """Losses of a batch, float32: means over the target tokens, and how many of those there are."""
 
     total: Tensor
     text: Tensor
@@ -63,30 +73,30 @@ class Losses(NamedTuple):
 
 
 class Logits(NamedTuple):
-    """What comes next, float32: after [START] and each text token, after [start], each code and the stops."""
+    """Next-token logits, float32: after [START] and each text token; after [start], each code and the stops."""
 
     text: Tensor  # [B, T + 1, text tokens]
     codes: Tensor  # [B, C + 4, audio tokens]
 
 
-class Marked(NamedTuple):
-    """A part of the sequence, [B, T]: what goes in, and what is to come out; IGNORED past the end and in blank rows."""
+class TokenSequence(NamedTuple):
+    """Inputs and targets, [B, T]; targets are IGNORED_TARGET in padding and in blank rows."""
 
     inputs: Tensor
     targets: Tensor
 
-    def without_last(self) -> "Marked":
-        return Marked(self.inputs[:, :-1], self.targets[:, :-1])
+    def without_last(self) -> "TokenSequence":
+        return TokenSequence(self.inputs[:, :-1], self.targets[:, :-1])
 
 
 class Gpt(Module):
-    """The transformer with its embeddings, heads and conditioning. It computes in the type of the reference mel.
+    """The transformer with its embeddings, heads and conditioning encoder. Computes in the dtype of the reference mel.
 
-    Text [B, T] and codes [B, C] come without marks, with their lengths [B]; a row whose lengths are 0 is blank.
+    Text [B, T] and codes [B, C] are given without special tokens, with their lengths [B]; rows of length 0 are blank.
 
-    `pace`, text tokens a code, is for weights that begin from nothing: places in the text, and those in the codes where
-    they are spoken at that pace, begin with the same vectors. So the first steps find where to read, which takes
-    thousands when both are drawn at random. From there on they are learned like any others.
+    `tokens_per_code` is for training from scratch: text positions, and the code positions at which they are spoken at
+    that rate, start with the same embeddings. With it the first steps learn where to read, which takes thousands of
+    steps when both are random. After that they are trained like all others.
     """
 
     def __init__(
@@ -94,30 +104,30 @@ class Gpt(Module):
         size: Size,
         tokens: Tokens,
         random: Random,
-        mels: int = 80,
-        pace: Optional[float] = None,
+        n_mels: int = 80,
+        tokens_per_code: Optional[float] = None,
     ) -> None:
         super().__init__()
         if not size.perceiver_layers:
             raise WeightsError(
-                "the model has no perceiver, as XTTS v1 has none: it can be neither trained nor spoken with; name an "
-                "XTTS-v2, or a size whose perceiver_layers are at least 1"
+                "the model has no perceiver, as XTTS v1 has none: it can be neither trained nor used to speak; name an "
+                "XTTS-v2, or a size with at least 1 of perceiver_layers"
             )
         self._size, self._tokens = size, tokens
-        self.conditioning_encoder = ConditioningEncoder(size, random, mels)
+        self.conditioning_encoder = ConditioningEncoder(size, random, n_mels)
         self.conditioning_perceiver = PerceiverResampler(size, random)
         self.text_embedding = Embedding(tokens.text, size.width, random)
         self.mel_embedding = Embedding(tokens.audio, size.width, random)
-        self.text_pos_embedding = Positions(size.text_positions + 2, size.width, random)
-        self.mel_pos_embedding = Positions(size.audio_positions + 3, size.width, random)
+        self.text_pos_embedding = PositionEmbedding(size.text_positions + 2, size.width, random)
+        self.mel_pos_embedding = PositionEmbedding(size.audio_positions + 3, size.width, random)
         self.gpt = Transformer(size, random)
         self.final_norm = LayerNorm(size.width)
         self.text_head = Linear(size.width, tokens.text, random)
         self.mel_head = Linear(size.width, tokens.audio, random)
-        if pace is not None:
-            self.text_pos_embedding.begin(np.arange(size.text_positions + 2))
-            # Behind [START], which is at place 0, and in the middle of a token.
-            self.mel_pos_embedding.begin(1.5 + pace * np.arange(size.audio_positions + 3))
+        if tokens_per_code is not None:
+            self.text_pos_embedding.init_sinusoidal(np.arange(size.text_positions + 2))
+            # After [START], which is at position 0, and in the middle of a token.
+            self.mel_pos_embedding.begin(1.5 + tokens_per_code * np.arange(size.audio_positions + 3))
 
     @property
     def size(self) -> Size:
@@ -127,8 +137,8 @@ class Gpt(Module):
     def tokens(self) -> Tokens:
         return self._tokens
 
-    def style(self, reference: Tensor) -> Tensor:
-        """The latents [B, 32, width] of reference mels [B, M, mels]."""
+    def conditioning_latents(self, reference: Tensor) -> Tensor:
+        """Conditioning latents [B, 32, width] of reference mels [B, M, n_mels]."""
         latents: Tensor = self.conditioning_perceiver(self.conditioning_encoder(reference))
         return latents
 
@@ -143,34 +153,38 @@ class Gpt(Module):
         dropout: float = 0.0,
         seed: Optional[Tensor] = None,
     ) -> Tuple[Losses, Logits]:
-        """Losses and logits of a batch, codes next to text.
+        """Losses and logits of a batch, with codes directly after the text.
 
-        `joint_length` is that of the batch's shape, in which every row fits; a tensor where lengths are free; without
-        it, one in which any row does.
-        `seed`, two integers, is that of the step's dropout.
+        `joint_length`: of the batch's shape, which every row fits in; a tensor where lengths are dynamic; default: one
+        that fits any row. `seed`: of the step's dropout, two integers.
         """
         text_part, code_part = self._parts(text, text_lengths, codes, code_lengths)
         text_part, code_part = text_part.without_last(), code_part.without_last()
-        text_places, code_places = extents(text_part.inputs)[1], extents(code_part.inputs)[1]
-        length = text_places + code_places
+        conditioning_latents = self.conditioning_latents(reference)
+        text_length, code_length = shape_list(text_part.inputs)[1], shape_list(code_part.inputs)[1]
+        length = text_length + code_length
         if joint_length is not None:
-            length = joint_length - LATENTS - 2  # without the two marks at the end
-        begin = text_lengths + 1
-        joint = self._joint(text_part.inputs, code_part.inputs, begin, length, self.style(reference))
+            length = joint_length - LATENTS - 2  # without [STOP] and [stop]
+        code_starts = text_lengths + 1
+        joint = self._joint(text_part.inputs, code_part.inputs, code_starts, length, conditioning_latents)
         states = self._states(joint, None, Dropout(dropout, seed))[:, LATENTS:]
-        code_states = shifted(states, -begin, code_places)
-        return self._losses(states[:, :text_places], code_states, text_part, code_part)
+        code_states = shift_rows(states, -code_starts, code_length)
+        return self._losses(states[:, :text_length], code_states, text_part, code_part)
 
     def published_losses(
         self, text: Tensor, text_lengths: Tensor, codes: Tensor, code_lengths: Tensor, reference: Tensor
     ) -> Tuple[Losses, Logits]:
-        """The same losses from the published layout; its logits have one place more, after the last mark."""
+        """The same losses in the published layout; its logits have one position more, after the last special token."""
         text_part, code_part = self._parts(text, text_lengths, codes, code_lengths)
-        style = self.style(reference)
-        vectors = [style, self.embedded_text(text_part.inputs), self.embedded_codes(code_part.inputs)]
-        joint = tf.concat([tf.cast(part, style.dtype) for part in vectors], axis=1)
-        seen = [tf.ones(style.shape[:2], tf.bool), text_part.targets != IGNORED, code_part.targets != IGNORED]
-        mask = causal(joint.shape[1]) + tf.where(tf.concat(seen, axis=1), 0.0, UNSEEN)[:, None, None]
+        conditioning_latents = self.conditioning_latents(reference)
+        vectors = [conditioning_latents, self.embed_text(text_part.inputs), self.embed_codes(code_part.inputs)]
+        joint = tf.concat([tf.cast(part, conditioning_latents.dtype) for part in vectors], axis=1)
+        seen = [
+            tf.ones(conditioning_latents.shape[:2], tf.bool),
+            text_part.targets != IGNORED_TARGET,
+            code_part.targets != IGNORED_TARGET,
+        ]
+        mask = causal_mask(joint.shape[1]) + tf.where(tf.concat(seen, axis=1), 0.0, MASKED)[:, None, None]
         states = self._states(joint, mask, Dropout())[:, LATENTS:]
         width = text_part.inputs.shape[1]
         return self._losses(states[:, :width], states[:, width:], text_part, code_part)
@@ -181,65 +195,71 @@ class Gpt(Module):
         text_lengths: Tensor,
         codes: Tensor,
         code_lengths: Tensor,
-        style: Tensor,
+        conditioning_latents: Tensor,
         training: bool = False,
     ) -> Tensor:
-        """What the decoder speaks: [B, C, width], for each code the state that it is predicted from.
+        """The waveform decoder's input, [B, C, width]: for each code the hidden state that predicts it.
 
-        With `training`, [B, C + 4, width]: the states that three stops and the last one are predicted from come too.
-        The text is read as in speaking. Every row is as it would be alone, whatever the others' lengths are.
+        With `training`, [B, C + 4, width]: includes the states that predict the stops. The text is read as in
+        inference. No row depends on the lengths of the others.
         """
         text_part, code_part = self._parts(text, text_lengths, codes, code_lengths)
         codes_in = code_part.inputs[:, : codes.shape[1] + (STOPS + 1 if training else 0)]
-        begin = text_lengths + self._tokens.read_marks
-        joint = self._joint(text_part.inputs, codes_in, begin, text.shape[1] + 2 + codes_in.shape[1], style)
+        code_starts = text_lengths + self._tokens.text_special_tokens
+        joint = self._joint(
+            text_part.inputs, codes_in, code_starts, text.shape[1] + 2 + codes_in.shape[1], conditioning_latents
+        )
         states = self._states(joint, None, Dropout())[:, LATENTS:]
-        return shifted(states, -begin, codes_in.shape[1])
+        return shift_rows(states, -code_starts, codes_in.shape[1])
 
-    def embedded_text(self, ids: Tensor) -> Tensor:
-        """[B, T] to [B, T, width], [START] at place 0; float32."""
-        return self.text_embedding(ids) + self.text_pos_embedding(extents(ids)[1])
+    def embed_text(self, ids: Tensor) -> Tensor:
+        """[B, T] to [B, T, width], with [START] at position 0; float32."""
+        return self.text_embedding(ids) + self.text_pos_embedding(shape_list(ids)[1])
 
-    def embedded_codes(self, ids: Tensor) -> Tensor:
-        """[B, C] to [B, C, width], [start] at place 0; float32."""
-        return self.mel_embedding(ids) + self.mel_pos_embedding(extents(ids)[1])
+    def embed_codes(self, ids: Tensor) -> Tensor:
+        """[B, C] to [B, C, width], with [start] at position 0; float32."""
+        return self.mel_embedding(ids) + self.mel_pos_embedding(shape_list(ids)[1])
 
-    def _parts(self, text: Tensor, text_lengths: Tensor, codes: Tensor, code_lengths: Tensor) -> Tuple[Marked, Marked]:
-        """[START] text [STOP], and [start] codes, three stops, [stop]; nothing is to come of blank rows."""
+    def _parts(
+        self, text: Tensor, text_lengths: Tensor, codes: Tensor, code_lengths: Tensor
+    ) -> Tuple[TokenSequence, TokenSequence]:
+        """[START] text [STOP], and [start] codes, three stops, [stop]; blank rows have no targets."""
         tokens, is_blank = self._tokens, (text_lengths + code_lengths == 0)[:, None]
-        text_part = marked(text, text_lengths, tokens.text_start, tokens.text_stop)
-        code_part = marked(codes, code_lengths, tokens.audio_start, tokens.audio_stop, STOPS)
+        text_part = add_special_tokens(text, text_lengths, tokens.text_start, tokens.text_stop)
+        code_part = add_special_tokens(codes, code_lengths, tokens.audio_start, tokens.audio_stop, STOPS)
         return (
-            Marked(text_part.inputs, tf.where(is_blank, IGNORED, text_part.targets)),
-            Marked(code_part.inputs, tf.where(is_blank, IGNORED, code_part.targets)),
+            TokenSequence(text_part.inputs, tf.where(is_blank, IGNORED_TARGET, text_part.targets)),
+            TokenSequence(code_part.inputs, tf.where(is_blank, IGNORED_TARGET, code_part.targets)),
         )
 
-    def _joint(self, text: Tensor, codes: Tensor, begin: Tensor, length: Any, style: Tensor) -> Tensor:
-        """Style and `length` places of text, up to `begin` [B], and codes from there on: [B, 32 + length, width]."""
-        places = extents(text)[1]
-        is_text = tf.range(places)[None] < begin[:, None]
-        text_vectors = tf.where(is_text[:, :, None], self.embedded_text(text), 0.0)
-        text_vectors = tf.pad(text_vectors, [[0, 0], [0, length - places], [0, 0]])
-        joint = text_vectors + shifted(self.embedded_codes(codes), begin, length)
-        return tf.concat([style, tf.cast(joint, style.dtype)], axis=1)
+    def _joint(
+        self, text: Tensor, codes: Tensor, code_starts: Tensor, length: Any, conditioning_latents: Tensor
+    ) -> Tensor:
+        """Latents, then text up to `code_starts` [B] and codes from there: [B, 32 + length, width]."""
+        text_length = shape_list(text)[1]
+        is_text = tf.range(text_length)[None] < code_starts[:, None]
+        text_vectors = tf.where(is_text[:, :, None], self.embed_text(text), 0.0)
+        text_vectors = tf.pad(text_vectors, [[0, 0], [0, length - text_length], [0, 0]])
+        joint = text_vectors + shift_rows(self.embed_codes(codes), code_starts, length)
+        return tf.concat([conditioning_latents, tf.cast(joint, conditioning_latents.dtype)], axis=1)
 
     def _states(self, joint: Tensor, mask: Optional[Tensor], drop: Dropout) -> Tensor:
         states: Tensor = self.final_norm(self.gpt(joint, mask, drop))
         return states
 
     def _losses(
-        self, text_states: Tensor, code_states: Tensor, text_part: Marked, code_part: Marked
+        self, text_states: Tensor, code_states: Tensor, text_part: TokenSequence, code_part: TokenSequence
     ) -> Tuple[Losses, Logits]:
         logits = Logits(
             tf.cast(self.text_head(text_states), tf.float32), tf.cast(self.mel_head(code_states), tf.float32)
         )
-        text, text_tokens = _mean_entropy(logits.text, text_part.targets)
-        codes, code_tokens = _mean_entropy(logits.codes, code_part.targets)
-        return Losses(TEXT_SHARE * text + codes, text, codes, text_tokens, code_tokens), logits
+        text, text_tokens = _mean_cross_entropy(logits.text, text_part.targets)
+        codes, code_tokens = _mean_cross_entropy(logits.codes, code_part.targets)
+        return Losses(TEXT_LOSS_WEIGHT * text + codes, text, codes, text_tokens, code_tokens), logits
 
 
-class Positions(Module):
-    """The learned vectors of the first places, [length, width]."""
+class PositionEmbedding(Module):
+    """Learned position embeddings, [length, width]."""
 
     def __init__(self, count: int, width: int, random: Random) -> None:
         super().__init__()
@@ -248,45 +268,47 @@ class Positions(Module):
     def __call__(self, length: Any) -> Tensor:
         return self.emb.weight[:length]
 
-    def begin(self, places: np.ndarray) -> None:
-        """Begin with sines of places on a common scale, near ones alike, and as large as what is drawn at random."""
-        waves = self.emb.weight.shape[1] // 2
-        angles = 2 * np.pi * places[:, None] / np.geomspace(SHORTEST_WAVE, LONGEST_WAVE, waves)
+    def init_sinusoidal(self, positions: np.ndarray) -> None:
+        """Set to sines and cosines of positions, which make near ones similar, with the variance of random weights."""
+        wavelengths = self.emb.weight.shape[1] // 2
+        angles = 2 * np.pi * positions[:, None] / np.geomspace(MIN_WAVELENGTH, MAX_WAVELENGTH, wavelengths)
         sines = np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
-        self.emb.weight.assign((sines * np.sqrt(2) * DEVIATION).astype(np.float32))
+        self.emb.weight.assign((sines * np.sqrt(2) * INITIAL_DEVIATION).astype(np.float32))
 
 
-def shifted(x: Tensor, by: Tensor, length: Any) -> Tensor:
-    """[B, T, width] to [B, length, width]: each row moved to later places, by [B], with zeros where nothing lands.
+def shift_rows(x: Tensor, by: Tensor, length: Any) -> Tensor:
+    """[B, T, width] to [B, length, width]: each row shifted right by `by` [B], and filled up with zeros.
 
-    Its gradient is a shift back: a gather where TensorFlow would scatter.
+    Its gradient shifts back with a gather, where TensorFlow's own would scatter.
     """
 
     def move(x: Tensor) -> Any:
-        return _moved(x, by, length), lambda dy: _moved(dy, -by, extents(x)[1])
+        return _shift_rows(x, by, length), lambda dy: _shift_rows(dy, -by, shape_list(x)[1])
 
     return tf.custom_gradient(move)(x)
 
 
-def _moved(x: Tensor, by: Tensor, length: Any) -> Tensor:
-    places = tf.range(length)[None] - tf.cast(by, tf.int32)[:, None]
-    inside = (places >= 0) & (places < extents(x)[1])
-    return tf.where(inside[:, :, None], tf.gather(x, tf.where(inside, places, 0), batch_dims=1), tf.zeros([], x.dtype))
+def _shift_rows(x: Tensor, by: Tensor, length: Any) -> Tensor:
+    positions = tf.range(length)[None] - tf.cast(by, tf.int32)[:, None]
+    inside = (positions >= 0) & (positions < shape_list(x)[1])
+    return tf.where(
+        inside[:, :, None], tf.gather(x, tf.where(inside, positions, 0), batch_dims=1), tf.zeros([], x.dtype)
+    )
 
 
-def marked(ids: Tensor, lengths: Tensor, start: int, stop: int, stops: int = 0) -> Marked:
-    """[start] ids, stops, [stop] as they go in, [B, T + stops + 2]; as they are to come out, without [start]."""
-    rows, count = extents(ids)
-    places = tf.range(count + stops + 2)[None]
+def add_special_tokens(ids: Tensor, lengths: Tensor, start: int, stop: int, stops: int = 0) -> TokenSequence:
+    """Inputs [start] ids, stops, [stop], [B, T + stops + 2]; targets are the same without [start]."""
+    rows, count = shape_list(ids)
+    positions = tf.range(count + stops + 2)[None]
     lengths = tf.cast(lengths, tf.int32)[:, None]
-    body = tf.where(places < lengths, tf.pad(tf.cast(ids, tf.int32), [[0, 0], [0, stops + 2]]), stop)
+    body = tf.where(positions < lengths, tf.pad(tf.cast(ids, tf.int32), [[0, 0], [0, stops + 2]]), stop)
     inputs = tf.concat([tf.fill([rows, 1], start), body[:, :-1]], axis=1)
-    return Marked(inputs, tf.where(places <= lengths + stops, body, IGNORED))
+    return TokenSequence(inputs, tf.where(positions <= lengths + stops, body, IGNORED_TARGET))
 
 
-def _mean_entropy(logits: Tensor, targets: Tensor) -> Tuple[Tensor, Tensor]:
-    """The mean cross-entropy over targets that are not ignored, and how many they are."""
-    wanted = targets != IGNORED
-    entropies = tf.nn.sparse_softmax_cross_entropy_with_logits(tf.where(wanted, targets, 0), logits)
+def _mean_cross_entropy(logits: Tensor, targets: Tensor) -> Tuple[Tensor, Tensor]:
+    """The mean cross-entropy over targets that are not ignored, and their number."""
+    wanted = targets != IGNORED_TARGET
+    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(tf.where(wanted, targets, 0), logits)
     count = tf.reduce_sum(tf.cast(wanted, tf.float32))
-    return tf.reduce_sum(tf.where(wanted, entropies, 0.0)) / tf.maximum(count, 1.0), count
+    return tf.reduce_sum(tf.where(wanted, losses, 0.0)) / tf.maximum(count, 1.0), count

@@ -1,8 +1,8 @@
-"""Mels in TensorFlow, for the device that makes features: a batch of padded waves comes in, a batch of mels goes out.
+"""Mel spectrograms of batches of padded waves, in TensorFlow.
 
-The numbers are those of `xtts.audio.mel`, clip by clip: padding is not heard, and a clip is mirrored at its own end, not at
-the batch's. A signature is one trace, whether it says rows and lengths or leaves them free; with either transform XLA
-compiles all of it where they are static.
+The numbers equal those of `xtts.audio.mel` for each clip: padding is ignored, and reflection is at the clip's own end,
+not at the batch's. Batch size and length may be static or dynamic, with one trace either way; where they are static,
+XLA compiles everything with either transform.
 """
 
 import functools
@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from xtts import compat
 from xtts.audio.mel import LOG_FLOOR, MelSpec, audible_bins, filterbank, frame_count, window
-from xtts.model.layers import extents
+from xtts.model.layers import shape_list
 
 Tensor = Any  # tf.Tensor; TensorFlow brings no types
 Transform = Literal["fft", "matmul"]
@@ -22,8 +22,8 @@ Transform = Literal["fft", "matmul"]
 def mel(
     waves: Tensor, lengths: Tensor, spec: MelSpec, fill: float = 0.0, transform: Optional[Transform] = None
 ) -> Tensor:
-    """Mels [B, frames, n_mels] of waves [B, samples] with `lengths` [B]; `fill` stands in frames past a clip's end."""
-    return _filled(_mel(waves, lengths, spec, transform), lengths, spec, fill)
+    """Mels [B, frames, n_mels] of waves [B, samples] with `lengths` [B]; `fill` is the value of frames after a clip's end."""
+    return _fill_padding(_mel(waves, lengths, spec, transform), lengths, spec, fill)
 
 
 def log_mel(
@@ -34,63 +34,63 @@ def log_mel(
     fill: float = 0.0,
     transform: Optional[Transform] = None,
 ) -> Tensor:
-    """Their logarithms, as codec and conditioning take them; divided by `stats`, [n_mels], of a checkpoint."""
+    """Log mels as codec and conditioning encoder expect them, divided by `stats`, the mel norms [n_mels]."""
     logs = tf.math.log(tf.maximum(_mel(waves, lengths, spec, transform), LOG_FLOOR))
     if stats is not None:
         logs /= np.asarray(stats, np.float32)
-    return _filled(logs, lengths, spec, fill)
+    return _fill_padding(logs, lengths, spec, fill)
 
 
 def transform_for(device: str, by_xla: bool = False) -> Transform:
-    """The transform that is exact on a device, by its name; "" is where TensorFlow puts what nobody placed.
+    """The transform that is exact on a device, given by its name; "" is the default device.
 
-    A GPU's FFT is exact, but its float32 products may be rounded to ten bits. On a CPU products are exact, but the FFT
-    of older TensorFlows errs by 5e-3 in a log mel and takes eight times as long as a product with the whole matrix; so
-    does XLA's, for longer than TensorFlow's own.
-    A traced function cannot see the device it will be called on: who calls it inside `tf.device` passes the transform.
+    A GPU's FFT is exact, but its float32 matmul may be rounded to ten bits. On a CPU matmul is exact, but the FFT of
+    older TensorFlow releases, and for longer that of XLA, has errors of 5e-3 in log mels and takes eight times as long
+    as a matmul with the Fourier matrix. A traced function does not know the device it will run on, so callers that use
+    `tf.device` pass the transform.
     """
     on_gpu = "GPU" in device.upper() if device else bool(tf.config.list_logical_devices("GPU"))
     return "fft" if on_gpu or _is_cpu_fft_exact(by_xla) else "matmul"
 
 
 def _mel(waves: Tensor, lengths: Tensor, spec: MelSpec, transform: Optional[Transform]) -> Tensor:
-    padded = _mirrored(_preemphasised(waves, lengths, spec), lengths, spec)
-    pieces = tf.signal.frame(padded, spec.win_length, spec.hop_length)[:, : frame_count(extents(waves)[1], spec)]
+    padded = _reflect_pad(_preemphasize(waves, lengths, spec), lengths, spec)
+    pieces = tf.signal.frame(padded, spec.win_length, spec.hop_length)[:, : frame_count(shape_list(waves)[1], spec)]
     if (transform or transform_for(pieces.device)) == "fft":
-        # n_fft is filled up behind the window instead of around it: that turns phases, and energies have none.
+        # Zero-padded to n_fft after the window instead of around it: this changes phases only, not energies.
         spectrum = tf.signal.rfft(pieces * window(spec), [spec.n_fft])[:, :, : audible_bins(spec)]
         real, imaginary = tf.math.real(spectrum), tf.math.imag(spectrum)
     else:
-        real, imaginary = tf.split(tf.matmul(pieces, _fourier(spec)), 2, axis=2)
+        real, imaginary = tf.split(tf.matmul(pieces, _fourier_matrix(spec)), 2, axis=2)
     energies = tf.square(real) + tf.square(imaginary)
     if spec.power != 2:
         energies **= spec.power / 2
     return tf.matmul(energies, filterbank(spec)[: audible_bins(spec)])
 
 
-def _preemphasised(waves: Tensor, lengths: Tensor, spec: MelSpec) -> Tensor:
+def _preemphasize(waves: Tensor, lengths: Tensor, spec: MelSpec) -> Tensor:
     if not spec.preemphasis:
         return waves
-    second = tf.gather(waves, tf.minimum(1, lengths - 1)[:, None], batch_dims=1)  # of a single sample, itself
+    second = tf.gather(waves, tf.minimum(1, lengths - 1)[:, None], batch_dims=1)  # of a single sample: itself
     return waves - spec.preemphasis * tf.concat([second, waves[:, :-1]], axis=1)
 
 
-def _mirrored(waves: Tensor, lengths: Tensor, spec: MelSpec) -> Tensor:
-    """Each clip with as much of it mirrored at both its ends as windows reach over; what comes after is not heard."""
-    places = tf.range(-spec.reach, extents(waves)[1] + spec.win_length - spec.reach)[None]
-    period = tf.maximum(2 * (lengths[:, None] - 1), 1)  # there and back: windows may be longer than the clip
+def _reflect_pad(waves: Tensor, lengths: Tensor, spec: MelSpec) -> Tensor:
+    """Each clip with reflection padding at both of its own ends, as far as windows reach."""
+    places = tf.range(-spec.reach, shape_list(waves)[1] + spec.win_length - spec.reach)[None]
+    period = tf.maximum(2 * (lengths[:, None] - 1), 1)  # windows may be longer than the clip
     there = tf.math.floormod(places, period)
     return tf.gather(waves, tf.minimum(there, period - there), batch_dims=1)
 
 
-def _filled(mels: Tensor, lengths: Tensor, spec: MelSpec, fill: float) -> Tensor:
-    inside = tf.range(extents(mels)[1])[None] < tf.expand_dims(frame_count(lengths, spec), 1)
+def _fill_padding(mels: Tensor, lengths: Tensor, spec: MelSpec, fill: float) -> Tensor:
+    inside = tf.range(shape_list(mels)[1])[None] < tf.expand_dims(frame_count(lengths, spec), 1)
     return tf.where(inside[:, :, None], mels, tf.constant(fill, mels.dtype))
 
 
 @functools.lru_cache(maxsize=8)
-def _fourier(spec: MelSpec) -> np.ndarray:
-    """The windowed Fourier transform as a matrix, [win_length, 2 * heard]: real parts, then imaginary ones."""
+def _fourier_matrix(spec: MelSpec) -> np.ndarray:
+    """The windowed Fourier transform as a matrix, [win_length, 2 * bins]: real parts, then imaginary parts."""
     angles = 2 * np.pi / spec.n_fft * np.outer(np.arange(spec.win_length), np.arange(audible_bins(spec)))
     return np.asarray(np.concatenate([np.cos(angles), -np.sin(angles)], axis=1) * window(spec)[:, None], np.float32)
 

@@ -19,10 +19,10 @@ from xtts.planning import sizes
 Tensor = Any  # tf.Tensor; TensorFlow brings no types
 
 # Names of a checkpoint that are no weights: counters that only training reads, and what mels are made with.
-IGNORED = ("*.num_batches_tracked", "torch_spec.*")
+NOT_WEIGHTS = ("*.num_batches_tracked", "torch_spec.*")
 LOG_OFFSET = 1e-6
 EPSILON = 1e-5  # of the norms, and the least variance that is pooled
-SQUEEZE = 8
+SQUEEZE_FACTOR = 8
 
 
 class Conv2d(layers.Module):
@@ -41,9 +41,11 @@ class Conv2d(layers.Module):
     ) -> None:
         super().__init__()
         self._stride, self._padding = stride, kernel // 2
-        self.weight = layers.normal((kernel, kernel, inputs, outputs), (2 / (outputs * kernel**2)) ** 0.5, random)
+        self.weight = layers.normal_variable(
+            (kernel, kernel, inputs, outputs), (2 / (outputs * kernel**2)) ** 0.5, random
+        )
         if bias:
-            self.bias = layers.constant((outputs,), 0.0)
+            self.bias = layers.constant_variable((outputs,), 0.0)
 
     def __call__(self, x: Tensor) -> Tensor:
         both = [self._padding, self._padding]
@@ -56,10 +58,10 @@ class BatchNorm(layers.Module):
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.weight = layers.constant((width,), 1.0)
-        self.bias = layers.constant((width,), 0.0)
-        self.running_mean = layers.constant((width,), 0.0, trainable=False)
-        self.running_var = layers.constant((width,), 1.0, trainable=False)
+        self.weight = layers.constant_variable((width,), 1.0)
+        self.bias = layers.constant_variable((width,), 0.0)
+        self.running_mean = layers.constant_variable((width,), 0.0, trainable=False)
+        self.running_var = layers.constant_variable((width,), 1.0, trainable=False)
 
     def __call__(self, x: Tensor) -> Tensor:
         scale = self.weight * tf.math.rsqrt(self.running_var + EPSILON)
@@ -71,7 +73,7 @@ class SqueezeExcite(layers.Module):
 
     def __init__(self, width: int, random: layers.Random) -> None:
         super().__init__()
-        squeezed = width // SQUEEZE
+        squeezed = width // SQUEEZE_FACTOR
         self.fc = {
             "0": layers.Linear(width, squeezed, random, width**-0.5),
             "2": layers.Linear(squeezed, width, random, squeezed**-0.5),
@@ -83,7 +85,7 @@ class SqueezeExcite(layers.Module):
         return x * tf.cast(share, x.dtype)[:, None, None]
 
 
-class Block(layers.Module):
+class ResNetBlock(layers.Module):
     """[B, T, mels, inputs] to [B, ⌈T / stride⌉, ⌈mels / stride⌉, outputs], with a shortcut around two convolutions."""
 
     def __init__(self, inputs: int, outputs: int, stride: int, random: layers.Random) -> None:
@@ -98,11 +100,11 @@ class Block(layers.Module):
 
     def __call__(self, x: Tensor, inside: Optional[Tensor]) -> Tensor:
         """`inside` is that of what goes out."""
-        y = _silenced(self.bn1(tf.nn.relu(self.conv1(x))), inside)
+        y = _zero_padding(self.bn1(tf.nn.relu(self.conv1(x))), inside)
         y = self.se(self.bn2(self.conv2(y)), inside)
         for shorten in getattr(self, "downsample", []):
             x = shorten(x)
-        return _silenced(tf.nn.relu(y + x), inside)
+        return _zero_padding(tf.nn.relu(y + x), inside)
 
 
 class SpeakerEncoder(layers.Module):
@@ -118,7 +120,7 @@ class SpeakerEncoder(layers.Module):
         for stage, (blocks, outputs) in enumerate(zip(size.blocks, size.filters), start=1):
             strides = [1 if stage == 1 else 2] + [1] * (blocks - 1)
             widths = [inputs] + [outputs] * (blocks - 1)
-            setattr(self, f"layer{stage}", [Block(w, outputs, s, random) for w, s in zip(widths, strides)])
+            setattr(self, f"layer{stage}", [ResNetBlock(w, outputs, s, random) for w, s in zip(widths, strides)])
             inputs = outputs
         channels = inputs * size.mels // 2 ** (self._stages - 1)
         self.attention = {
@@ -135,13 +137,13 @@ class SpeakerEncoder(layers.Module):
         """
         count = None if lengths is None else frame_count(lengths, self._spec)
         x = tf.cast(self._features(waves, lengths), dtype)[..., None]
-        inside = _inside(x, count)
-        x = _silenced(self.bn1(tf.nn.relu(self.conv1(x))), inside)
+        inside = _valid_mask(x, count)
+        x = _zero_padding(self.bn1(tf.nn.relu(self.conv1(x))), inside)
         for stage in range(1, self._stages + 1):
             if stage > 1:
                 count = None if count is None else (count + 1) // 2
             for place, block in enumerate(getattr(self, f"layer{stage}")):
-                inside = inside if place else _inside(x, count, stride=1 if stage == 1 else 2)
+                inside = inside if place else _valid_mask(x, count, stride=1 if stage == 1 else 2)
                 x = block(x, inside)
         x = tf.transpose(x, [0, 1, 3, 2])  # published: channels before mels
         x = tf.reshape(x, [x.shape[0], x.shape[1], x.shape[2] * x.shape[3]])
@@ -164,11 +166,11 @@ class SpeakerEncoder(layers.Module):
         """Log mels [B, T, mels], of mean 0 and variance 1 over the time of each clip."""
         heard = tf.fill([waves.shape[0]], waves.shape[1]) if lengths is None else lengths
         logs = tf.math.log(mel(waves, heard, self._spec) + LOG_OFFSET)
-        inside = _inside(logs[..., None], None if lengths is None else frame_count(lengths, self._spec))
+        inside = _valid_mask(logs[..., None], None if lengths is None else frame_count(lengths, self._spec))
         inside = None if inside is None else inside[..., 0]
         centred = logs - _mean_over_time(logs, inside)[:, None]
         variance = _mean_over_time(tf.square(centred), inside)[:, None]
-        return _silenced(centred * tf.math.rsqrt(variance + EPSILON), inside)
+        return _zero_padding(centred * tf.math.rsqrt(variance + EPSILON), inside)
 
     def _pooled(self, x: Tensor, inside: Optional[Tensor]) -> Tensor:
         """[B, T, C] to [B, 2 C]: mean and deviation of each channel over time, as attention weighs it; float32."""
@@ -182,13 +184,13 @@ class SpeakerEncoder(layers.Module):
         return tf.concat([mean, tf.sqrt(tf.maximum(variance, EPSILON))], axis=1)
 
 
-def _inside(x: Tensor, count: Optional[Tensor], stride: int = 1) -> Optional[Tensor]:
+def _valid_mask(x: Tensor, count: Optional[Tensor], stride: int = 1) -> Optional[Tensor]:
     """1 within the `count` [B] frames left of `x` after a stride, 0 behind them, [B, T, 1, 1]; None where all are."""
     length = -(-x.shape[1] // stride)
     return None if count is None else tf.sequence_mask(count, length, tf.float32)[:, :, None, None]
 
 
-def _silenced(x: Tensor, inside: Optional[Tensor]) -> Tensor:
+def _zero_padding(x: Tensor, inside: Optional[Tensor]) -> Tensor:
     return x if inside is None else x * tf.cast(inside, x.dtype)
 
 

@@ -12,7 +12,7 @@ import attrs
 import numpy as np
 import tensorflow as tf
 
-from xtts.model.layers import total
+from xtts.model.layers import ordered_sum
 from xtts.recipe.schema import TrainSection
 
 Tensor = Any  # tf.Tensor; TensorFlow brings no types
@@ -69,7 +69,7 @@ class AdamW(tf.Module):
         """Move this replica's copies by gradients that are the same on all. `step`, int32 [], counts from 0."""
         time = tf.cast(step, tf.float32)
         # Not tf.add_n: see layers.total.
-        norm = tf.sqrt(2.0 * total([tf.nn.l2_loss(gradient) for gradient in gradients]))
+        norm = tf.sqrt(2.0 * ordered_sum([tf.nn.l2_loss(gradient) for gradient in gradients]))
         is_finite = tf.math.is_finite(norm) & tf.math.is_finite(loss)
         scale = tf.where(is_finite, tf.minimum(1.0, self._train.clip_norm / tf.maximum(norm, 1e-12)), 0.0)
         rate = self._schedule(time)

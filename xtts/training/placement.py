@@ -79,7 +79,7 @@ class Placement:
         """TensorFlow's strategy; model and optimizer are made inside its scope. Workers wait for each other so long."""
         import tensorflow as tf
 
-        from xtts.model.layers import total
+        from xtts.model.layers import ordered_sum
 
         if self.cluster:
             return compat.multi_worker(self.cluster.addresses, self.cluster.index, patience)
@@ -87,7 +87,7 @@ class Placement:
             # The devices are one machine's: sums by way of the first of them need no NCCL, which CPUs do not have.
             on_cpu = "CPU" in self.model_devices[0]
             # In the order of the devices, which tf.add_n, TensorFlow's own choice, does not keep for more than two.
-            reduction = tf.distribute.ReductionToOneDevice(accumulation_fn=total) if on_cpu else None
+            reduction = tf.distribute.ReductionToOneDevice(accumulation_fn=ordered_sum) if on_cpu else None
             return tf.distribute.MirroredStrategy(list(self.model_devices), cross_device_ops=reduction)
         if self.strategy == ONE:
             return tf.distribute.OneDeviceStrategy(self.model_devices[0])

@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from xtts import compat
-from xtts.model.layers import extents
+from xtts.model.layers import shape_list
 from xtts.pipeline.prefetcher import StepBatches
 from xtts.planning.shapes import Shape
 from xtts.recipe.schema import Recipe
@@ -264,7 +264,7 @@ def _rows(value: Tensor, replica: Any, replicas: int) -> Tensor:
     """The rows of one replica."""
     if replicas == 1:
         return value
-    rows = extents(value)[0] // replicas
+    rows = shape_list(value)[0] // replicas
     start = tf.cast(replica, tf.int32) * rows
     return tf.ensure_shape(value[start : start + rows], [rows if isinstance(rows, int) else None, *value.shape[1:]])
 

@@ -19,7 +19,7 @@ from small import use_small
 from speech_corpus import AUDIO, STATS, make, speech
 
 from xtts import compat
-from xtts.model.layers import frozen
+from xtts.model.layers import variables_to_constants
 from xtts.model.mel import transform_for
 from xtts.pipeline.features import feature_functions
 from xtts.pipeline.prefetcher import Prefetcher
@@ -91,7 +91,7 @@ def codec_makes():
 
 
 def gpt_makes(made):
-    make = feature_functions(AUDIO, STATS, frozen(made.model), transform_for("CPU"))
+    make = feature_functions(AUDIO, STATS, variables_to_constants(made.model), transform_for("CPU"))
     return {"codes": ("waves", make["codes"]), "reference": ("reference_waves", make["reference_mel"])}
 
 

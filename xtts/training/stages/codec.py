@@ -68,7 +68,7 @@ class CodecStage(Stage):
         recipe, replicas, collectives = context.recipe, context.placement.replicas, context.collectives
         published = self.own_weights(context.published)
         with context.strategy.scope():
-            trained = TrainableCodec(recipe)
+            trained = TrainableCodec(recipe, is_loaded=bool(published))
             if published:
                 assignment.load_weights(trained.model, published, self.prefix)
             # No running average of the weights: the codebook follows the encoder as it is.
@@ -129,7 +129,8 @@ class TrainableCodec:
     dynamic_shapes = False  # cuts have one length, whatever the recordings have
     parts: Tuple[str, ...] = ("reconstruction", "commitment")
 
-    def __init__(self, recipe: Recipe) -> None:
+    def __init__(self, recipe: Recipe, is_loaded: bool = False) -> None:
+        """`is_loaded`: the caller loads the weights, so that none is drawn."""
         import tensorflow as tf
 
         from xtts.model.codec import Codec
@@ -139,7 +140,8 @@ class TrainableCodec:
         self.weights: Tuple[float, ...] = (1.0, recipe.codec.commitment)
         self.shapes: Tuple[Shape, ...] = (codec_shape(recipe.codec),)
         size = SIZES[recipe.model.size].codec
-        self.model = Codec(size, recipe.audio.n_mels, np.random.default_rng([recipe.run.seed, 0]))
+        random = None if is_loaded else np.random.default_rng([recipe.run.seed, 0])
+        self.model = Codec(size, recipe.audio.n_mels, random)
 
     def inputs(self, shape: Shape, replicas: int) -> Dict[str, Any]:
         import tensorflow as tf

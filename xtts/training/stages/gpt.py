@@ -144,7 +144,7 @@ class GptStage(Stage):
         if context.published is None:
             return TrainableGpt(recipe, tokenizer, shapes, None, use_stop_token, context.plan.pace)
         text_tokens = len(context.published[assignment.TEXT_ROWS[0]])
-        trained = TrainableGpt(recipe, tokenizer, shapes, text_tokens, use_stop_token)
+        trained = TrainableGpt(recipe, tokenizer, shapes, text_tokens, use_stop_token, is_loaded=True)
         own = assignment.extend_vocabulary(  # with rows for tokens that only our vocabulary has
             self.own_weights(context.published), trained.model.tokens.text, np.random.default_rng(recipe.run.seed)
         )
@@ -166,20 +166,21 @@ class TrainableGpt:
         text_tokens: Optional[int] = None,
         use_stop_token: bool = False,
         pace: Optional[float] = None,
+        is_loaded: bool = False,  # by the caller, so that no weight is drawn
     ) -> None:
         import tensorflow as tf
 
-        from xtts.model.gpt import TEXT_SHARE, Gpt
+        from xtts.model.gpt import TEXT_LOSS_WEIGHT, Gpt
 
         self._recipe = recipe
         self._dtype = tf.as_dtype(recipe.train.precision)
-        self.weights: Tuple[float, ...] = (TEXT_SHARE, 1.0)
+        self.weights: Tuple[float, ...] = (TEXT_LOSS_WEIGHT, 1.0)
         self.shapes = shapes
         self.dynamic_shapes = recipe.data.shapes == "relaxed"
         self.model = Gpt(
             SIZES[recipe.model.size].gpt,
             gpt_tokens(recipe, tokenizer, text_tokens, use_stop_token),
-            np.random.default_rng([recipe.run.seed, 1]),
+            None if is_loaded else np.random.default_rng([recipe.run.seed, 1]),
             recipe.audio.n_mels,
             pace,
         )
@@ -285,7 +286,9 @@ class GptSamples:
 
         def generate_codes(text: Tensor, lengths: Tensor, reference: Tensor) -> Any:
             # Greedy: the most likely code each time.
-            spoken = generate(gpt, text, lengths, gpt.style(reference), longest, repetition_penalty=SAMPLE_PENALTY)
+            spoken = generate(
+                gpt, text, lengths, gpt.conditioning_latents(reference), longest, repetition_penalty=SAMPLE_PENALTY
+            )
             return spoken.lengths, spoken.codes
 
         def decode(codes: Tensor, lengths: Tensor) -> Tensor:
@@ -344,8 +347,8 @@ def _frozen_codecs(context: "TrainingContext", tensors: Tensors) -> List["Codec"
     recipe, codecs = context.recipe, []
     for device in context.placement.data_devices:
         with tf.device(device):
-            codec = Codec(SIZES[recipe.model.size].codec, recipe.audio.n_mels, np.random.default_rng(0))
-            assignment.load_weights(codec, dict(tensors), PREFIXES["codec"])
+            codec = Codec(SIZES[recipe.model.size].codec, recipe.audio.n_mels, None)
+            assignment.load_weights(codec, tensors, PREFIXES["codec"])
         codecs.append(codec)
     return codecs
 
@@ -354,11 +357,11 @@ def _remote_features(context: "TrainingContext", codec: "Codec") -> Any:
     """The functions that workers of a tf.data service make features with."""
     if context.service is None:
         return {}
-    from xtts.model.layers import frozen
+    from xtts.model.layers import variables_to_constants
     from xtts.model.mel import transform_for
     from xtts.pipeline.features import feature_functions
 
-    made = feature_functions(context.recipe.audio, context.stats, frozen(codec), transform_for("CPU"))
+    made = feature_functions(context.recipe.audio, context.stats, variables_to_constants(codec), transform_for("CPU"))
     return {"codes": ("waves", made["codes"]), "reference": ("reference_waves", made["reference_mel"])}
 
 
@@ -366,10 +369,10 @@ def _longest(batch: Batch) -> Tensor:
     """The joint length of the longest row; at least what the text takes, where all rows are blank."""
     import tensorflow as tf
 
-    from xtts.model.layers import extents
+    from xtts.model.layers import shape_list
 
     rows = joint_length(batch["text_lengths"], FRAMES_PER_CODE * batch["code_lengths"])
-    return tf.maximum(tf.reduce_max(rows), joint_length(extents(batch["text"])[1], 0))
+    return tf.maximum(tf.reduce_max(rows), joint_length(shape_list(batch["text"])[1], 0))
 
 
 def _reference_frames(recipe: Recipe, shape: Shape) -> int:
