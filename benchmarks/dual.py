@@ -1,10 +1,11 @@
-"""Two devices at work, in a process of its own: the size of a buffer comes in as a line, figures of some steps go out.
+"""Measures a data device and a model device at work, in a process of its own.
 
     python dual.py FOLDER planned|relaxed
 
-The data device makes codes and reference mels of recordings that are made in FOLDER, the model device trains on them:
-two logical CPU devices, the package's own feed between them, a GPT and a codec that are small. It writes a JSON line
-when everything is traced, and one for every line that comes in, with when each device was at work.
+The data device computes codes and reference mels of recordings that are made in FOLDER, and the model device trains on
+them: two logical CPU devices, the package's own prefetcher between them, a small GPT and a small codec. It writes a
+JSON line when everything is traced, and one for every line it reads, which is the size of a buffer; the answer includes
+when each device was busy.
 """
 
 import json
@@ -28,10 +29,11 @@ from xtts.planning.sizes import SIZES
 from xtts.recipe.loading import parse_recipe
 from xtts.training.optimizer import AdamW, Schedule
 from xtts.training.placement import place_devices
-from xtts.training.stages import GptStage, trainable
+from xtts.training.stages.gpt import TrainableGpt
+from xtts.training.stages.stage import trainable_weights
 from xtts.training.step import TrainingSteps
 
-RATE, COUNT, STEPS = 22050, 40, 16  # recordings, and steps for each line that comes in
+RATE, COUNT, STEPS = 22050, 40, 16  # recordings, and steps for each line that is read
 SHARE = 0.35  # of LJSpeech's lengths
 LETTERS = "abcdefghijklmnopqrstuvwxyz "
 RECIPE = """
@@ -94,8 +96,8 @@ class Pair:
         found = make_plan(recipe, lengths.text, lengths.frames, dataset.tokenizer.size)
         strategy = self.placement.start_strategy()
         with strategy.scope():
-            stage = GptStage(recipe, dataset.tokenizer, found.layout.shapes)
-            variables = [weight.variable for weight in trainable(stage).values()]
+            stage = TrainableGpt(recipe, dataset.tokenizer, found.layout.shapes)
+            variables = [weight.variable for weight in trainable_weights(stage).values()]
             optimizer = AdamW(variables, Schedule.of(recipe.train, 1e-4, recipe.train.steps), recipe.train)
         codec = Codec(SIZES["tiny"].codec, recipe.audio.n_mels, np.random.default_rng(0))
         stats = np.ones(recipe.audio.n_mels, np.float32)
@@ -104,7 +106,7 @@ class Pair:
             recipe, dataset.train, dataset.tokenizer, found.layout.shapes, features, None, True, stage.dynamic_shapes
         )
         self._order, self._features, self._at = found.order, features, 0
-        self._steps = TrainingSteps(stage, optimizer, strategy, self.placement, recipe, jit_compile=False)
+        self._steps = TrainingSteps(stage, optimizer, strategy=strategy, placement=self.placement, recipe=recipe)
         self._steps.trace(lambda done, total: None)
         warm_up(self._source, self._order, stage.dynamic_shapes)
 
@@ -115,7 +117,7 @@ class Pair:
     def train(self, buffer_size):
         """Some steps more, as the training loop takes them."""
         traces, waited, spells, frames = self.traces, 0.0, [], 0
-        with Prefetcher(self._order, self._source, self._at, self._at + STEPS, 1, buffer_size, workers=1) as feed:
+        with Prefetcher(self._order, self._source, self._at, self._at + STEPS, 1, buffer_size, readers=1) as feed:
             feed.fill(0.0)
             began = time.monotonic()
             for work in feed:
@@ -123,7 +125,7 @@ class Pair:
                 self._steps(work)
                 spells.append(Interval(start, time.monotonic()))
                 waited, frames = waited + feed.waited, frames + work.frames
-            took, made = time.monotonic() - began, list(feed.spells)
+            took, made = time.monotonic() - began, list(feed.intervals)
         self._at += STEPS
         late = [spell for spell in made if spell.stop > began]  # of before, the model had not begun
         return {

@@ -1,4 +1,4 @@
-"""A training step of the transformer, in a process of its own: a line comes in, the seconds of one step go out.
+"""Times training steps of the transformer, in a process of its own: one step for each line it reads.
 
     python gpt_step.py coqui|eager|graph|xla RATE_OF_DROPOUT THREADS
 

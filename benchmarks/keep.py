@@ -1,4 +1,4 @@
-"""Make what was measured the baseline: JSON files of pytest-benchmark come in, `baselines/` goes out.
+"""Turns measurements into the baseline: reads JSON files of pytest-benchmark, and writes `baselines/`.
 
     python benchmarks/keep.py RUN.json...
 

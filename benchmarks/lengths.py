@@ -1,4 +1,4 @@
-"""Lengths like those of LJSpeech: a number of utterances and a seed come in, text lengths and mel frames go out.
+"""Random text lengths and mel frames distributed like those of LJSpeech.
 
 Both have LJSpeech's percentiles (13,100 clips read by one voice, mel frames of hop 256 at 22.05 kHz, texts in
 characters), and longer texts go with longer recordings as closely as they do there.

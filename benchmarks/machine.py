@@ -1,4 +1,4 @@
-"""The machine that figures were measured on: nothing comes in; its processor, cores and TensorFlow go out."""
+"""The machine that figures were measured on: its processor, cores and TensorFlow."""
 
 import os
 import platform

@@ -1,4 +1,4 @@
-"""An epoch of the GPT's steps, in a process of its own: a line comes in, its seconds go out, for one way to pad.
+"""Times an epoch of the GPT's steps for one way of padding, in a process of its own, once for each line it reads.
 
     python padding.py fixed|planned|relaxed
 

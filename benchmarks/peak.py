@@ -1,4 +1,4 @@
-"""The most memory that this process has ever had: nothing comes in, bytes go out.
+"""The peak memory of this process, in bytes.
 
 The kernel counts it from the start of the program. `ru_maxrss` does not: a child begins with the peak of the process
 that forked it, so that whatever ran before it in a test session would be counted as its own.

@@ -1,4 +1,4 @@
-"""Pictures for docs/benchmarks.md: the JSON of a run, or of several, comes in, SVG files in docs/pictures/ go out.
+"""Draws the pictures of docs/benchmarks.md as SVG files in docs/pictures/, from the JSON of benchmark runs.
 
     pytest benchmarks --benchmark-json=RUN.json && python benchmarks/pictures.py RUN.json
 

@@ -1,4 +1,4 @@
-"""Promises: a name, a bar and a way to measure come in; held or broken goes out, and a table of all of them.
+"""Promises: named measurements that are held against a bar, and a table of all verdicts.
 
 What is judged survives a busy machine. A count (traces, padded frames, bytes, instructions) is the same every time: it
 is measured once. A ratio is of two things measured in turns in one run: other work can still spoil it, never flatter

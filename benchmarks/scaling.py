@@ -1,4 +1,4 @@
-"""How far one index and one plan reach: numbers of utterances come in; seconds and bytes, measured, go out.
+"""Measures the time and memory of indexing and planning corpora of given numbers of utterances.
 
     python benchmarks/scaling.py plan,epoch 100000 1000000 10000000
 
@@ -99,14 +99,14 @@ def features(root: str, count: int, size: str) -> float:
         lines.append("\t".join(["0", *voices, *waves]))
     codec = frozen(Codec(SIZES[size].codec, audio.n_mels, random))
     make = feature_functions(audio, np.ones(audio.n_mels, np.float32), codec, transform_for("CPU"))
-    here = LocalFallback(
+    fallback = LocalFallback(
         audio.sample_rate, {"codes": ("waves", make["codes"]), "reference": ("reference_waves", make["reference_mel"])}
     )
-    assert here(lines[0]) is not None
+    assert fallback(lines[0]) is not None
     began = time.process_time()
-    assert all(here(line) is not None for line in lines)
+    assert all(fallback(line) is not None for line in lines)
     seconds = time.process_time() - began
-    here.close()
+    fallback.close()
     return seconds
 
 

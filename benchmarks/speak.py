@@ -1,4 +1,4 @@
-"""Speaking, in a process of its own: a line comes in, the seconds of one sentence go out.
+"""Times speech synthesis, in a process of its own: one sentence for each line it reads.
 
     python speak.py weights FILE
     python speak.py coqui|uncached|graph|xla FILE THREADS greedy|sampled

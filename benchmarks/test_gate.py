@@ -35,8 +35,8 @@ class Branch(NamedTuple):
 BRANCHES = {
     "a sleep in the feed": Branch(
         "xtts/pipeline/prefetcher.py",
-        "        arrays = self._makers[device].finish(rows)\n",
-        "        time.sleep(0.3)\n        arrays = self._makers[device].finish(rows)\n",
+        "        arrays = self._devices[device].finish(host_batch)\n",
+        "        time.sleep(0.3)\n        arrays = self._devices[device].finish(host_batch)\n",
         "test_feed.py::test_the_model_does_not_wait_and_both_devices_work",
         "feed: share of time the model waits for data",
         "feed: traces after the start",

@@ -17,6 +17,7 @@ from xtts.planning import shapes
 from xtts.planning.plan import make_plan
 from xtts.planning.sizes import SIZES, StepCost, step_cost
 from xtts.recipe.loading import parse_recipe
+from xtts.training.stages import stages_of
 
 MARKS = 4  # [START] [STOP] [start] [stop]
 OVERHEAD = int(shapes.joint_length(0, 0))  # latents, marks and stops
@@ -76,9 +77,11 @@ import sys
 sys.path.insert(0, sys.argv[1])
 from lengths import ljspeech_like
 from peak import peak_bytes
-from xtts.planning.plan import plan
-from xtts.recipe.loading import loads
-found = plan(loads("[run]\\nname = 'benchmark'"), *ljspeech_like(1_000_000), 60)
+from xtts.planning.plan import make_plan
+from xtts.recipe.loading import parse_recipe
+from xtts.training.stages import stages_of
+recipe = parse_recipe("[run]\\nname = 'benchmark'")
+found = make_plan(recipe, *ljspeech_like(1_000_000), 60, stages=stages_of(recipe))
 found.text()
 print(peak_bytes() // 10**6)
 """
@@ -89,11 +92,13 @@ def test_a_million_utterances_in_seconds(promise, benchmark):
     text, mel = ljspeech_like(MILLION)
     few = np.ascontiguousarray(text[::4]), np.ascontiguousarray(mel[::4])
 
+    recipe = parse_recipe("[run]\nname = 'benchmark'")
+
     def planned():
-        return make_plan(parse_recipe("[run]\nname = 'benchmark'"), text, mel, 60).text()
+        return make_plan(recipe, text, mel, 60, stages=stages_of(recipe)).text()
 
     def planned_quarter():
-        return make_plan(parse_recipe("[run]\nname = 'benchmark'"), *few, 60).text()
+        return make_plan(recipe, *few, 60, stages=stages_of(recipe)).text()
 
     def sorting():
         return np.argsort(text, kind="stable"), np.argsort(mel, kind="stable")

@@ -78,7 +78,7 @@ def test_the_first_sound_comes_early(parts: Any, positions: int, tmp_path: Path,
     """The median of the ratios, of a tiny model that speaks as long as it can."""
     tiny = SIZES["tiny"]
     size = attrs.evolve(tiny, gpt=attrs.evolve(tiny.gpt, audio_positions=positions))
-    speaker = synthesizer.load_synthesizer(make_run(tmp_path / "run", parts, stop=-99.0, size=size), lambda line: None)
+    speaker = synthesizer.Synthesizer.load(make_run(tmp_path / "run", parts, stop=-99.0, size=size), lambda line: None)
     voice = speaker.voice(reference(tmp_path / "voice.wav", 6.0))
     speaker.say(TEXT, voice)
     list(speaker.stream(TEXT, voice))  # everything is traced

@@ -1,4 +1,4 @@
-"""Programs that take turns: a script and its arguments come in; what each program measured of itself goes out.
+"""Programs that take turns, each of which measures itself.
 
 Each is a process of its own, in an environment of its own perhaps. It writes a JSON line when it is ready, one for
 every turn it is given, and, given none any more, a last one. Whatever else the machine does meets all of them alike.

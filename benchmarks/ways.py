@@ -1,4 +1,4 @@
-"""Ways to bring lengths to shapes: LJSpeech's lengths and a way come in; steps of the GPT, measured in turns, go out.
+"""Ways of padding LJSpeech's lengths to shapes, compared by steps of the GPT measured in turns.
 
 Every step is measured in turns with every other, and an epoch's time is the sum over its batches: of a static shape
 those of its shape, of free lengths, pool by pool, those of a batch that was drawn there, scaled by their work. The
@@ -19,7 +19,8 @@ from xtts.planning.plan import make_plan
 from xtts.planning.sizes import SIZES, step_cost
 from xtts.recipe.loading import parse_recipe
 from xtts.training.optimizer import AdamW, Schedule
-from xtts.training.stages import GptStage, trainable
+from xtts.training.stages.gpt import TrainableGpt
+from xtts.training.stages.stage import trainable_weights
 from xtts.training.step import TrainingSteps
 
 CLOCKS = ("wall", "processor")
@@ -48,7 +49,7 @@ class Way:
 
     name: str
     plan: object
-    stage: GptStage
+    stage: TrainableGpt
     steps: TrainingSteps
     works: list
     sizes: list  # of each work
@@ -98,10 +99,12 @@ def made(name, text, mel, placement, data, jit=False, dropout=0.0, is_traced=Tru
     """A way, traced unless it is to be eager."""
     recipe = recipe_for(data, f"jit_compile = {str(jit).lower()}", dropout=dropout)
     found = make_plan(recipe, text, mel, Letters.size)
-    stage = GptStage(recipe, Letters(), found.layout.shapes)
-    variables = [weight.variable for weight in trainable(stage).values()]
+    stage = TrainableGpt(recipe, Letters(), found.layout.shapes)
+    variables = [weight.variable for weight in trainable_weights(stage).values()]
     optimizer = AdamW(variables, Schedule.of(recipe.train, 1e-4, recipe.train.steps), recipe.train)
-    steps = TrainingSteps(stage, optimizer, placement.start_strategy(), placement, recipe, jit)
+    steps = TrainingSteps(
+        stage, optimizer, strategy=placement.start_strategy(), placement=placement, recipe=recipe, jit_compile=jit
+    )
     began = now()
     if is_traced:
         steps.trace(lambda done, total: None)

@@ -1,11 +1,11 @@
-"""Writes the table of TensorFlow releases, from the environments of the matrix.
+"""Generate the table of TensorFlow releases from the environments of the matrix.
 
     tox -m matrix
     python docs/matrix.py .tox/py*-tf*/bin/python
 
-Each interpreter that is named is asked what `xtts.compat` finds in its TensorFlow (`python -m xtts.compat.probe`).
-The findings go to reference/matrix.json, and from there into the README and reference/tensorflow.md; those of releases
-that are not asked stay as they were. In every cell of the matrix a test compares its own findings with that file.
+Runs `python -m xtts.compat.probe` with each interpreter, to see what `xtts.compat` finds in its TensorFlow. Findings
+go to reference/matrix.json, and from there into the README and reference/tensorflow.md; other releases stay as they
+were. In every cell of the matrix a test compares its own findings with that file.
 """
 
 import json
@@ -19,13 +19,13 @@ FOUND = DOCS / "reference" / "matrix.json"
 PAGE = DOCS / "reference" / "tensorflow.md"
 README = DOCS.parent / "README.md"
 BEGIN, END = "<!-- matrix -->", "<!-- /matrix -->"
-COLUMNS = {  # of the README: what it is called there
+COLUMNS = {  # of the README, with their headings
     "jit_compile": "XLA keyword",
     "reduce_retracing": "relaxed shapes",
     "memory_info": "memory",
     "op_determinism": "determinism",
 }
-WITHOUT = {"op_determinism": "`TF_DETERMINISTIC_OPS`"}  # what compat does where there is no such name
+WITHOUT = {"op_determinism": "`TF_DETERMINISTIC_OPS`"}  # what compat uses where there is no such name
 
 
 def minor(version):
@@ -34,7 +34,7 @@ def minor(version):
 
 
 def asked(python):
-    """What one interpreter's TensorFlow offers: its row of the table."""
+    """The row of the table for one interpreter's TensorFlow."""
     environment = {
         **os.environ,
         "PYTHONPATH": str(DOCS.parent),
@@ -56,7 +56,7 @@ def asked(python):
 
 
 def collect(pythons):
-    """Every release by its number, the oldest first; those that were asked are new."""
+    """Every release by its number, the oldest first, updated from these interpreters."""
     rows = json.loads(FOUND.read_text(encoding="utf-8")) if FOUND.exists() else {}
     for python in pythons:
         row = asked(python)
@@ -67,7 +67,7 @@ def collect(pythons):
 
 
 def short(name, row):
-    """A name as the README has it: its last part, or the keyword."""
+    """A name as shown in the README: its last part, or the keyword."""
     found = row["names"][name]
     if found is None:
         return WITHOUT.get(name, "none")
@@ -75,7 +75,7 @@ def short(name, row):
 
 
 def table(rows):
-    """The README's table: releases that differ in nothing share a line."""
+    """The README's table; identical releases share a line."""
     lines = [f"| TensorFlow | Python | {' | '.join(COLUMNS.values())} |", "|---|---|" + "---|" * len(COLUMNS)]
     groups = []
     for release, row in rows.items():

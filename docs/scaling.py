@@ -1,9 +1,9 @@
-"""Writes the tables of scaling.md, and its pictures, from what was measured (scaling.json) and from this code.
+"""Generate the tables and pictures of scaling.md from measurements (scaling.json) and from this code.
 
     python docs/scaling.py
 
-What is measured is in scaling.json, by benchmarks/scaling.py. What the code knows (bytes of features, gradients and
-batches, work of a step) is asked of it. What neither knows is in `ASSUMED`, and only there.
+benchmarks/scaling.py writes the measurements to scaling.json. Sizes of features, gradients and batches, and the work of
+a step, are computed by the package. Everything else is in `ASSUMED`, and only there.
 """
 
 import functools
@@ -20,34 +20,32 @@ sys.path.insert(0, str(HERE.parent / "benchmarks"))
 
 from lengths import ljspeech_like  # noqa: E402
 
-from xtts.planning import (
-    memory,
-    shapes,  # noqa: E402
-)
+from xtts.planning import shapes  # noqa: E402
 from xtts.planning.plan import PASSES, make_plan  # noqa: E402
 from xtts.planning.sizes import FRAMES_PER_CODE, SIZES, count_parameters, step_cost  # noqa: E402
 from xtts.recipe.loading import parse_recipe  # noqa: E402
-from xtts.reporting import charts
+from xtts.reporting import charts  # noqa: E402
+from xtts.training.stages import STAGES  # noqa: E402
 
 ASSUMED = {  # nobody has measured these here
-    "GPU, multiply-adds a second that training reaches": 20e12,
-    "GPUs a machine": 8,
-    "bytes a second between GPUs of one machine": 200e9,
-    "bytes a second from machine to machine": 3e9,
-    "seconds a message is under way": 20e-6,
-    "spread of a GPU's step time": 0.05,
-    "cores of a machine that works for the service": 32,
+    "multiply-adds per second that a GPU reaches in training": 20e12,
+    "GPUs per machine": 8,
+    "bandwidth between GPUs of one machine, bytes per second": 200e9,
+    "bandwidth between machines, bytes per second": 3e9,
+    "latency of a message, seconds": 20e-6,
+    "spread of a GPU's step time (sigma of the log-normal)": 0.05,
+    "CPU cores of a machine with data service workers": 32,
 }
 SIZES_SHOWN = ("tiny", "normal", "v2")
 HOURS = (1, 10, 100, 1_000, 10_000, 100_000, 1_000_000)
 GPUS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1000)
-TOKENS, SAMPLE = 60, 20_000  # of a tokenizer of characters; lengths that are drawn
-STEPS = 200  # that are simulated
-RECORDINGS = 2  # that are read for an utterance: its own, and one of its voice
+TOKENS, SAMPLE = 60, 20_000  # tokens of a character tokenizer; lengths sampled
+STEPS = 200  # simulated
+RECORDINGS = 2  # read per utterance: its own, and a reference of its voice
 
 
 class Step(NamedTuple):
-    """One step on so many GPUs, in seconds."""
+    """The parts of a step on a number of GPUs, in seconds."""
 
     compute: float  # of one GPU
     slowest: float  # of all of them, simulated
@@ -67,7 +65,7 @@ def measured() -> Dict[str, List[Dict[str, Any]]]:
 
 
 def each(kind: str, field: str) -> float:
-    """Of one utterance, by the largest corpus that was measured and the smallest: what all share cancels out."""
+    """The cost per utterance, from the largest and the smallest corpus measured, so that constant costs cancel out."""
     figures = sorted(measured()[kind], key=lambda one: one["utterances"])
     if len(figures) == 1:
         return float(figures[0][field] / figures[0]["utterances"])
@@ -95,7 +93,7 @@ def work_an_utterance(size: str) -> float:
 
 @functools.lru_cache(maxsize=None)
 def rows_a_step(size: str) -> float:
-    """Utterances that a GPU takes in a step, on average over an epoch."""
+    """Utterances per step and GPU, on average over an epoch."""
     found = make_plan(recipe(size), *ljspeech_like(SAMPLE), TOKENS)
     return found.utterances / found.order.batches_per_epoch
 
@@ -105,26 +103,30 @@ def gradient_bytes(size: str) -> int:
 
 
 def simulated(size: str, gpus: int) -> Step:
-    """A step is as slow as its slowest GPU; then gradients go round a ring within machines, and one between them."""
-    compute = rows_a_step(size) * work_an_utterance(size) / ASSUMED["GPU, multiply-adds a second that training reaches"]
+    """A step is as slow as its slowest GPU; then a ring all-reduce within each machine, and one between machines."""
+    compute = (
+        rows_a_step(size) * work_an_utterance(size) / ASSUMED["multiply-adds per second that a GPU reaches in training"]
+    )
     draws = np.random.RandomState(0).standard_normal((STEPS, gpus))
-    slowest = compute * float(np.exp(ASSUMED["spread of a GPU's step time"] * draws).max(axis=1).mean())
-    inside = min(gpus, int(ASSUMED["GPUs a machine"]))
+    slowest = compute * float(
+        np.exp(ASSUMED["spread of a GPU's step time (sigma of the log-normal)"] * draws).max(axis=1).mean()
+    )
+    inside = min(gpus, int(ASSUMED["GPUs per machine"]))
     machines = -(-gpus // inside)
     rings = (
-        (inside, ASSUMED["bytes a second between GPUs of one machine"]),
-        (machines, ASSUMED["bytes a second from machine to machine"]),
+        (inside, ASSUMED["bandwidth between GPUs of one machine, bytes per second"]),
+        (machines, ASSUMED["bandwidth between machines, bytes per second"]),
     )
     reduce = 0.0
     for members, rate in rings:
         if members > 1:
             hops = 2 * (members - 1)
-            reduce += hops / members * gradient_bytes(size) / rate + hops * ASSUMED["seconds a message is under way"]
+            reduce += hops / members * gradient_bytes(size) / rate + hops * ASSUMED["latency of a message, seconds"]
     return Step(compute, slowest if gpus > 1 else compute, reduce)
 
 
 def rate(size: str, gpus: int) -> float:
-    """Utterances a second."""
+    """Utterances per second."""
     return gpus * rows_a_step(size) / simulated(size, gpus).total
 
 
@@ -149,7 +151,7 @@ def span(seconds: float) -> str:
 
 
 def figures() -> str:
-    """What was measured."""
+    """The table of measurements."""
     rows = []
     for kind in ("index", "cached", "plan", "epoch"):
         for one in sorted(measured()[kind], key=lambda one: one["utterances"]):
@@ -163,11 +165,11 @@ def figures() -> str:
                     size(one["bytes"]),
                 ]
             )
-    return table(["what", "utterances", "processor time", "an utterance", "memory at the peak"], rows)
+    return table(["what", "utterances", "processor time", "per utterance", "peak memory"], rows)
 
 
 def corpora() -> str:
-    """From an hour to a million."""
+    """Corpora from an hour of speech to a million."""
     audio, rows = recipe("v2").audio, []
     frames = 3600 * audio.sample_rate / audio.hop_length  # an hour
     mel, codes = 2 * audio.n_mels * frames, 2 * frames / FRAMES_PER_CODE
@@ -190,22 +192,22 @@ def corpora() -> str:
         "hours",
         "utterances",
         "wav, 16 bits",
-        "features kept",
-        "index",
-        "its memory",
-        "plan",
-        "its memory",
-        "order",
+        "cached features",
+        "index time",
+        "index memory",
+        "plan time",
+        "plan memory",
+        "order time",
     ]
     return table(head, rows)
 
 
 def models() -> str:
-    """What a step of each size is made of."""
+    """The parts of a step for each model size."""
     rows = []
     for name in SIZES_SHOWN:
         layout = make_plan(recipe(name), *ljspeech_like(SAMPLE), TOKENS).layout
-        largest = max(memory.batch_bytes(recipe(name), shape, "gpt") for shape in layout.shapes)
+        largest = max(STAGES["gpt"].batch_bytes(recipe(name), shape) for shape in layout.shapes)
         cores = measured().get(f"features-{name}")
         made = f"{1000 * each(f'features-{name}', 'seconds'):.3g} ms" if cores else "not measured"
         rows.append(
@@ -224,15 +226,15 @@ def models() -> str:
         "weights",
         "gradients",
         "multiply-adds",
-        "utterances a step",
+        "utterances per step",
         "largest batch",
-        "features, on a core",
+        "features, time on one core",
     ]
     return table(head, rows)
 
 
 def gpus(name: str) -> str:
-    """A size on 1 to 1,000 GPUs."""
+    """A model size on 1 to 1,000 GPUs."""
     rows, one = [], rate(name, 1)
     cores = each(f"features-{name}", "seconds")
     for count in GPUS:
@@ -247,12 +249,12 @@ def gpus(name: str) -> str:
                 charts.percent(speed / one / count),
                 f"{speed * seconds_an_utterance() / 3600:,.3g} h",
                 f"{needed:,.0f}",
-                f"{needed / ASSUMED['cores of a machine that works for the service']:,.1f}",
+                f"{needed / ASSUMED['CPU cores of a machine with data service workers']:,.1f}",
                 size(RECORDINGS * speed * seconds_an_utterance() * 2 * 22050) + "/s",
             ]
         )
-    head = ["GPUs", "compute", "waiting for the slowest", "all-reduce", "efficiency", "speech a second"]
-    return table([*head, "cores of input", "their machines", "read"], rows)
+    head = ["GPUs", "compute", "waiting for the slowest", "all-reduce", "efficiency", "speech per second"]
+    return table([*head, "CPU cores for input", "machines for input", "disk reads"], rows)
 
 
 def assumptions() -> str:
@@ -277,13 +279,13 @@ def pictures() -> Dict[str, str]:
             charts.line_chart("Efficiency", shares, show=charts.percent, x_name="10^n GPUs"), SIZES_SHOWN
         ),
         "scaling_utterances.svg": _alone(
-            charts.line_chart("Processor time an utterance, µs", grown, x_name="10^n"), [line.name for line in grown]
+            charts.line_chart("Processor time per utterance, µs", grown, x_name="10^n"), [line.name for line in grown]
         ),
     }
 
 
 def _alone(figure: str, names: Sequence[str]) -> str:
-    """The drawing of a chart as a file of its own, in the colours of paper."""
+    """A chart as a separate svg file, in light colours."""
     found = re.search(r"<svg (.*)</svg>", figure, re.DOTALL)
     assert found is not None
     keys = "".join(
@@ -308,7 +310,7 @@ def tables() -> Dict[str, str]:
 
 
 def page() -> str:
-    """scaling.md, with each table where its mark is."""
+    """scaling.md with each table between its marks."""
     text = (HERE / "scaling.md").read_text(encoding="utf-8")
     for name, made in tables().items():
         text, count = re.subn(

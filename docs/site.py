@@ -1,8 +1,8 @@
-"""What the site is besides the pages in docs/: hooks that MkDocs calls; pages come in and go out.
+"""MkDocs hooks that add pages from outside docs/ and set up the Persian part of the site.
 
-README, CONTRIBUTING and CHANGELOG stand at the top of the project, where people look for them; here they become pages.
-What lies in fa/ is shown in Persian and right to left, with a part of the navigation of its own, and links that have no
-Persian page lead to the English one.
+README, CONTRIBUTING and CHANGELOG are at the top of the project, where people look for them; these hooks turn them into
+pages. Pages in fa/ are shown in Persian and right to left, in their own section of the navigation; links to pages that
+are not translated lead to the English ones.
 """
 
 import copy
@@ -20,13 +20,13 @@ TITLE = re.compile(r"^# (.+)$", re.MULTILINE)
 
 
 def on_config(config):
-    """The navigation with the Persian pages."""
+    """Add the Persian pages to the navigation."""
     config.nav = [*config.nav, *_persian_nav(config.nav)]
     return config
 
 
 def on_files(files, config):
-    """The pages from the top of the project."""
+    """Add the pages from the top of the project."""
     for source, page in TOP.items():
         text = (DOCS.parent / source).read_text(encoding="utf-8")
         files.append(File.generated(config, page, content=_moved(text, DOCS.parent, DOCS)))
@@ -34,7 +34,7 @@ def on_files(files, config):
 
 
 def on_page_markdown(markdown, page, config, files):
-    """Links out of docs/, to the pages that were brought in."""
+    """Redirect links that leave docs/ to the added pages."""
     if page.file.src_uri in TOP.values():
         return markdown
     here = (DOCS / page.file.src_uri).parent
@@ -42,7 +42,7 @@ def on_page_markdown(markdown, page, config, files):
 
 
 def on_page_context(context, page, config, nav):
-    """A Persian page in Persian, right to left."""
+    """Show Persian pages in Persian, right to left."""
     if page.file.src_uri.startswith(PERSIAN):
         config = copy.copy(config)
         config.data = {**config.data, "theme": _persian(config.theme)}
@@ -77,12 +77,12 @@ def _title(page):
 
 
 def _moved(text, before, after):
-    """A text whose links were written to be read in the folder `before`, for a page in the folder `after`."""
+    """Rewrite the links of a text that is moved from the folder `before` to the folder `after`."""
 
     def link(found):
         target = (before / found.group(2)).resolve()
         if re.match(r"\w+:", found.group(2)) or not target.exists():
-            return found.group()  # elsewhere, or a mistake that MkDocs reports
+            return found.group()  # an external link, or a mistake that MkDocs reports
         if target.parent == DOCS.parent and target.name in TOP:
             target = DOCS / TOP[target.name]
         return found.group(1) + _relative(target, after)

@@ -1,4 +1,4 @@
-"""What all tests share: quiet TensorFlow, no GPU, and hypothesis that does not mind a slow machine."""
+"""Settings and fixtures of all tests: quiet TensorFlow, no GPU, and no deadlines for hypothesis."""
 
 import os
 import subprocess

@@ -16,14 +16,12 @@ def plan(recipe: "Union[Recipe, PathLike]", log: Callable[[str], None] = print) 
 
     `recipe` is a recipe, or the path of one. `Plan.text()` is a page to read, `Plan.as_json()` the same as data.
     """
-    from xtts.corpus.utterances import count_reasons
-    from xtts.planning.dataset import load_dataset
-    from xtts.planning.plan import make_plan, resolve_shapes
+    from xtts.planning.dataset import load_dataset, plan_dataset
+    from xtts.planning.plan import resolve_shapes
+    from xtts.training.stages import stages_of
 
     resolved = resolve_shapes(_loaded(recipe))
-    dataset = load_dataset(resolved, log)
-    lengths = dataset.train.lengths
-    return make_plan(resolved, lengths.text, lengths.frames, dataset.tokenizer.size, count_reasons(dataset.rejected))
+    return plan_dataset(resolved, load_dataset(resolved, log), stages_of(resolved))
 
 
 def train(recipe: "Union[Recipe, PathLike]", log: Callable[[str], None] = print) -> Path:

@@ -204,7 +204,7 @@ def test_griffin_lim_is_a_function_of_its_seed() -> None:
     np.testing.assert_array_equal(first, griffin_lim(logs, CODEC, 4, seed=1))
     assert np.abs(first - griffin_lim(logs, CODEC, 4, seed=2)).max() > 0.01
     halves = np.full(80, 2, np.float32)
-    np.testing.assert_array_equal(first, griffin_lim(logs / halves, CODEC, 4, stats=halves, seed=1))
+    np.testing.assert_array_equal(first, griffin_lim(logs / halves, CODEC, 4, mel_norms=halves, seed=1))
 
 
 def test_griffin_lim_refuses_a_mel_it_cannot_undo() -> None:

@@ -28,7 +28,7 @@ def run(tmp_path_factory):
 @pytest.fixture(scope="module")
 def speaker(run):
     """Its model, loaded once for all tests but one."""
-    return synthesizer.load_synthesizer(run)
+    return synthesizer.Synthesizer.load(run)
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def say(run, speaker, tmp_path, monkeypatch, capsys):
         speaker._note = note
         return speaker
 
-    monkeypatch.setattr("xtts.inference.synthesizer.load_synthesizer", load)
+    monkeypatch.setattr("xtts.inference.synthesizer.Synthesizer.load", load)
     monkeypatch.chdir(tmp_path)
 
     def said(*arguments, stdin=""):
@@ -132,7 +132,7 @@ def test_a_stream_goes_to_a_file_as_it_grows(say, tmp_path):
 )
 def test_what_cannot_be_meant_is_told_before_the_model_is_loaded(say, arguments, words, monkeypatch):
     """Status 2 and a sentence, at once."""
-    monkeypatch.setattr("xtts.inference.synthesizer.load_synthesizer", lambda *_: pytest.fail("the model was loaded"))
+    monkeypatch.setattr("xtts.inference.synthesizer.Synthesizer.load", lambda *_: pytest.fail("the model was loaded"))
     status, out, err = say(*arguments)
     assert (status, out) == (2, "")
     assert any(word in err for word in words.split("|"))
@@ -140,7 +140,7 @@ def test_what_cannot_be_meant_is_told_before_the_model_is_loaded(say, arguments,
 
 def test_a_folder_that_is_not_there_is_told_at_once(monkeypatch, capsys):
     """Before TensorFlow starts."""
-    monkeypatch.setattr("xtts.inference.synthesizer.load_synthesizer", lambda *_: pytest.fail("the model was loaded"))
+    monkeypatch.setattr("xtts.inference.synthesizer.Synthesizer.load", lambda *_: pytest.fail("the model was loaded"))
     assert main.main(["say", "runs/nowhere", "hello", "-o", "x.wav"]) == 2
     assert (
         "runs/nowhere: there is no such folder; name one that xtts run or xtts import has made"

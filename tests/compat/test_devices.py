@@ -1,4 +1,4 @@
-"""devices: logical devices for real on CPUs; what only a GPU accepts, on a stand-in."""
+"""Logical devices on real CPUs; what only a GPU accepts, on a stand-in."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""functions: traces counted, explained and limited, on the real TensorFlow."""
+"""Traces are counted, explained and limited, with the real TensorFlow."""
 
 import logging
 import warnings

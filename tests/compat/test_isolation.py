@@ -1,4 +1,4 @@
-"""isolation: the one call for two GPUs, on each historical form of tf.config."""
+"""Memory limits for two GPUs, on each historical form of tf.config."""
 
 import warnings
 
@@ -63,7 +63,7 @@ def test_roles_stay_right_when_the_data_gpu_comes_after_the_model_gpu(recorder):
 
 
 def test_several_gpus_of_a_role_have_its_limit_each(recorder):
-    """Lists come in and names in their order go out; one GPU stays one name."""
+    """Lists of GPUs give names in their order; a single GPU gives a single name."""
     stand_in = recorder(gpus=4)
     isolation = compat.isolate_memory([3, 0], 1, 1000, 2000, offered=stand_in.offered)
     assert stand_in.calls[0] == ("visible", ["0", "1", "3"], "GPU")

@@ -1,4 +1,4 @@
-"""offered: what a TensorFlow has is found by name, the stable name first."""
+"""Capabilities of a TensorFlow are found by name, the stable name first."""
 
 import pytest
 import tensorflow as tf

@@ -1,4 +1,4 @@
-"""signatures: what changed between two calls, by name."""
+"""What changed between two calls is explained by argument."""
 
 from collections import namedtuple
 

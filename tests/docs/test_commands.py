@@ -1,19 +1,20 @@
-"""docs: every command of every page is run as it stands there, or is marked why not.
+"""docs: every command of every page is run as written, or is marked why not, and writes the files that pages name.
 
-The pages are gone through as a reader would, in one folder: what one makes another uses. `docs_python` is the `python`
-that they call, and says what is shorter than written. Since a command is the same on every TensorFlow, the cells of the
-matrix leave this to the environment that has no TensorFlow of its own in its name.
+The commands of all pages run in one folder, in the order in which a reader would type them: some need the files that
+others wrote. `docs_python` is the `python` that they call; it describes how it shortens them. A command is the same on
+every TensorFlow, so the cells of the matrix skip these tests, and the environment `py` runs them.
 """
 
 import os
+import re
 import subprocess
 import sys
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import numpy as np
 import pytest
 import soundfile
-from commands import RUN_BY_CI, TYPED, blocks, statements, typed, verb
+from commands import BLOCK, RUN_BY_CI, TYPED, blocks, statements, typed, verb
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -29,14 +30,23 @@ PAGES = [
     *(DOCS / f"{name}.md" for name in GUIDE),
     ROOT / "CONTRIBUTING.md",
 ]
-TWINS_OR_MADE = {DOCS / "fa", DOCS / "reference"}  # what has the commands of another page, or is made from the code
-PROGRAM = "#!python\n"  # before what is not for a shell
+TWINS_OR_MADE = {DOCS / "fa", DOCS / "reference"}  # pages with the commands of another page, or generated from the code
+ALL_PAGES = sorted(page for page in [*ROOT.glob("*.md"), *DOCS.rglob("*.md")] if not TWINS_OR_MADE & set(page.parents))
+FILE = re.compile(r"runs/[\w<>./-]+|[\w<>./-]+\.(?:wav|html|toml|jsonl?|csv|safetensors)")
+NOT_WRITTEN = {  # files that pages name and none of their commands writes, with the reason
+    "wavs/id.wav": "id stands for the name of a recording",
+    "0001.wav": "of `say --lines FILE`, which tests/commands/test_say.py runs",
+    "0002.wav": "of `say --lines FILE`, which tests/commands/test_say.py runs",
+    "my.tuned.toml": "of `tune`, which tests/commands/tune runs for less long",
+    "runs/dual_gpu/evaluation.json": "of `evaluate`, which the pages run on other runs",
+}
+PROGRAM = "#!python\n"  # precedes Python code, which is not for a shell
 in_a_cell = pytest.mark.skipif("XTTS_CELL" in os.environ, reason="one environment runs the commands")
 
 
 @pytest.fixture(scope="module")
 def scene(tmp_path_factory):
-    """A folder as a checkout is, with the files that pages say to download, in small, and a voice to speak like."""
+    """A folder like a checkout, with small versions of the files that pages say to download, and a reference voice."""
     pytest.importorskip("tokenizers")
     from docs_python import publish
 
@@ -49,7 +59,7 @@ def scene(tmp_path_factory):
 
 
 def run(statement, scene):
-    """Do what a statement says, in the scene; its status, and what it said."""
+    """Run a statement in the scene; its exit status and its output."""
     from docs_python import call, execute
 
     arguments, log = verb(statement), scene / "log"
@@ -65,12 +75,35 @@ def run(statement, scene):
 
 
 def to_run(block):
-    """The statements of a block that are tried."""
-    if block.mark == "run":  # CI runs it whole; the last part is run here too, since other pages go on from it
+    """The statements of a block that are run."""
+    if block.mark == "run":  # CI runs all of it; here only the last part, which other pages need
         return [block.code.split("&&")[-1].strip().replace(".venv/bin/", "")]
     if not block.is_run:
         return []
     return [PROGRAM + block.code] if block.kind == "python" else statements(block.code)
+
+
+def named_files(page):
+    """The files that a page names in inline code, or in a listing of a run's folder."""
+    prose = BLOCK.sub("", page.read_text(encoding="utf-8"))
+    yield from filter(FILE.fullmatch, re.findall("`([^`\\s]+)`", prose))
+    for block in blocks(page):
+        folder, *lines = block.code.splitlines()
+        if block.kind == "" and FILE.fullmatch(folder):
+            for line in lines:
+                yield from (folder + name for name in line.split("  ")[1].split(", "))
+
+
+def is_written(name, paths):
+    """Whether one of the paths ends in a name, in which `<name>` and NAME stand for one part of any path."""
+    pattern = re.sub(r"<\w+>|\b[A-Z]{2,}\b", "*", name)
+    return any(path.match(pattern) for path in paths)
+
+
+def paths_in(folder):
+    """All files and folders in a folder."""
+    found = (Path(above, name) for above, folders, files in os.walk(folder) for name in [*folders, *files])
+    return [PurePosixPath(path.relative_to(folder).as_posix()) for path in found]
 
 
 @in_a_cell
@@ -83,22 +116,48 @@ def test_the_commands_of_a_page_end_well(page, scene):
             assert status == 0, f"{statement}\n{said[-3000:]}"
 
 
+@in_a_cell
+@pytest.mark.parametrize("page", ALL_PAGES, ids=lambda page: page.stem)
+def test_the_files_that_a_page_names_were_written(page, scene):
+    """Each file is there after the commands of all pages, or is a file of the project, or is in NOT_WRITTEN."""
+    paths = paths_in(scene)
+    if not is_written("runs/tiny_cpu/evaluation.json", paths):
+        pytest.skip("the commands of the pages were not all run")
+    missing = [name for name in named_files(page) if name not in NOT_WRITTEN and not is_written(name, paths)]
+    assert not [name for name in missing if not (ROOT / name).exists()]
+
+
+def test_a_file_declared_as_not_written_is_named_by_a_page():
+    """No declaration outlives the sentence it is for."""
+    assert set(NOT_WRITTEN) <= {name for page in ALL_PAGES for name in named_files(page)}
+
+
+def test_a_file_under_a_name_that_no_run_has_is_missed(tmp_path):
+    """What a page says of `runs/<name>-<hash>` does not hold where runs are written to `runs/<name>`."""
+    (tmp_path / "runs" / "my_voice" / "gpt" / "step-1").mkdir(parents=True)
+    (tmp_path / "runs" / "my_voice" / "recipe.toml").touch()
+    page = tmp_path / "page.md"
+    listing = "```\nruns/my_voice/\n  gpt/, a.csv  what they are\n```\n"
+    page.write_text("`runs/<name>/recipe.toml` `runs/<name>-<hash>/recipe.toml`\n" + listing)
+    missing = [name for name in named_files(page) if not is_written(name, paths_in(tmp_path))]
+    assert missing == ["runs/<name>-<hash>/recipe.toml", "runs/my_voice/a.csv"]
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_what_is_not_run_says_why(page):
+def test_a_command_that_is_not_run_has_a_reason(page):
     """A mark before a block is one of CI's, or "not run" with a reason."""
     for block in blocks(page):
         assert block.mark is None or block.mark in RUN_BY_CI or block.mark.startswith("not run: "), block.mark
 
 
-def test_every_page_is_tried():
-    """A new page with something to type is put among those whose commands are run; signatures are no commands."""
-    pages = {page for page in [*ROOT.glob("*.md"), *DOCS.glob("**/*.md")] if not TWINS_OR_MADE & set(page.parents)}
-    assert {page for page in pages if any(block.kind in TYPED for block in blocks(page))} == set(PAGES)
+def test_every_page_with_commands_is_run():
+    """A new page with commands is added to PAGES."""
+    assert {page for page in ALL_PAGES if any(block.kind in TYPED for block in blocks(page))} == set(PAGES)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_the_persian_page_has_the_same_commands(page):
-    """Where a page is there in Persian, it asks for the same to be typed, in the same order."""
+    """If a page has a Persian twin, the commands there are the same, in the same order."""
     persian = DOCS / "fa" / (page.relative_to(DOCS) if DOCS in page.parents else page.name)
     if not persian.exists():
         pytest.skip("not written yet")

@@ -1,5 +1,6 @@
-"""docs: what is generated is current, what is said of TensorFlow is so, and what is linked is there."""
+"""docs: generated pages are current, what pages say of TensorFlow is true, and what they name or link to exists."""
 
+import importlib
 import json
 import re
 import runpy
@@ -10,19 +11,101 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
+PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
+PROJECT_FILE = re.compile(r"(?:xtts|docs|tests|benchmarks|recipes|constraints)/[\w<>*./-]*|[\w<>*./-]+\.py")
+DOTTED_NAME = re.compile(r"(?<![\w./-])(?:xtts|compat)(?:\.[A-Za-z_]\w*)+")
+SEARCHED = [
+    "mixed precision",
+    "gradient accumulation",
+    "prefetch",
+    "checkpoint",
+    "out of memory",
+    "OOM",
+    "fine-tune",
+    "early stopping",
+    "learning rate schedule",
+    "overfitting",
+    "vocoder",
+    "speaker similarity",
+    "word error rate",
+    "streaming",
+]
+OF_MYXTTS = {"train_main.py", "inference_main.py"}
+
+
+def page_id(page):
+    return page.relative_to(ROOT).as_posix()
+
+
+def inline_code(page):
+    """The inline code of a page."""
+    return re.findall("`([^`\n]+)`", page.read_text(encoding="utf-8").replace("```", ""))
+
+
+def project_files(page):
+    """The files of the project that a page names; `<name>` stands for any name."""
+    for word in {word for code in inline_code(page) for word in code.split()} - OF_MYXTTS:
+        if PROJECT_FILE.fullmatch(word):
+            yield re.sub(r"<\w+>", "*", word)
+
+
+def resolve(name):
+    """The module, or the attribute of one, that a dotted name stands for."""
+    module, *attributes = name.split(".")
+    found = importlib.import_module({"compat": "xtts.compat"}.get(module, module))
+    for attribute in attributes:
+        try:
+            found = getattr(found, attribute)
+        except AttributeError:
+            found = importlib.import_module(f"{found.__name__}.{attribute}")
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_id)
+def test_every_file_of_the_project_that_a_page_names_exists(page):
+    """A path in inline code is that of a file or folder, from the top of the project or from `xtts/`."""
+    assert not [name for name in project_files(page) if not [*ROOT.glob(name), *ROOT.glob(f"xtts/{name}")]]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_id)
+def test_every_name_of_the_package_that_a_page_mentions_exists(page):
+    """`xtts.a.b` is a module, or something in one; so is `compat.a`."""
+    for code in inline_code(page):
+        for name in DOTTED_NAME.findall(code):
+            resolve(name)
+
+
 REFERENCE = runpy.run_path(str(DOCS / "reference.py"))
 MATRIX = runpy.run_path(str(DOCS / "matrix.py"))
 FOUND = json.loads((DOCS / "reference" / "matrix.json").read_text(encoding="utf-8"))
 
 
+@pytest.mark.parametrize("words", SEARCHED)
+def test_the_words_that_people_search_for_are_found(words):
+    """At least one page that is not generated has the usual name of a thing, whatever the case and the line breaks."""
+    pages = (page for page in PAGES if not {DOCS / "fa", DOCS / "reference"} & set(page.parents))
+    assert any(words.lower() in " ".join(page.read_text(encoding="utf-8").lower().split()) for page in pages)
+
+
+def test_a_change_touches_three_files_at_most():
+    """Each row of "Where to change what" names one to three files; another test checks that they exist."""
+    section = (
+        (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split("## Where to change what")[1].split("\n## ")[0]
+    )
+    rows = [line.split(" | ")[1] for line in section.splitlines() if line.startswith("| a") or line.startswith("| the")]
+    assert len(rows) >= 12
+    for row in rows:
+        assert 1 <= len({code for code in re.findall("`([^`]+)`", row) if code.endswith(".py")}) <= 3, row
+
+
 @pytest.mark.parametrize("name", REFERENCE["PAGES"])
 def test_the_reference_is_current(name):
-    """Each page is what `python docs/reference.py` writes."""
+    """Each generated page is what `python docs/reference.py` writes."""
     assert (DOCS / name).read_text(encoding="utf-8") == REFERENCE["PAGES"][name]()
 
 
 def test_the_table_of_releases_is_true_here():
-    """What the docs say that compat chose on this TensorFlow is what it chose."""
+    """The choices of compat in the docs are those that it makes on this TensorFlow."""
     from xtts import compat
 
     release = MATRIX["minor"](compat.OFFERED.version)
@@ -32,7 +115,7 @@ def test_the_table_of_releases_is_true_here():
 
 
 def test_the_tables_of_releases_are_those_of_the_matrix():
-    """README and reference say what reference/matrix.json does, of every cell that tox has."""
+    """README and reference agree with reference/matrix.json, which has every cell of tox."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert MATRIX["readme"](readme, FOUND) == readme
     assert MATRIX["page"](FOUND) == (DOCS / "reference" / "tensorflow.md").read_text(encoding="utf-8")
@@ -50,14 +133,14 @@ def test_the_tables_and_pictures_of_scaling_are_current():
 
 
 @pytest.mark.parametrize("page", [*ROOT.glob("*.md"), *DOCS.rglob("*.md")], ids=lambda path: path.stem)
-def test_every_link_inside_leads_somewhere(page):
-    """A link to a file of the project is a file of the project; the site's build looks at the parts of pages."""
+def test_every_link_to_the_project_leads_to_a_file(page):
+    """A link to a file of the project leads to a file; the build of the site also checks anchors."""
     for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8")):
         assert (page.parent / target).exists(), target
 
 
 def test_ci_runs_the_commands_of_the_readme():
-    """.ci/run finds both commands by their marks, so that it cannot drift from the README."""
+    """.ci/run finds both commands by their marks, so it cannot drift from the README."""
     script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
     assert "for name in run test" in script
     for name in ("run", "test"):
@@ -68,7 +151,7 @@ def test_ci_runs_the_commands_of_the_readme():
 
 
 def test_the_readme_has_the_table_of_peers():
-    """Between the marks that `python -m benchmarks.peers --readme` knows, with the day and the machine it is of."""
+    """Between the marks that `python -m benchmarks.peers --readme` looks for, with its date and machine."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     table = text[text.index("<!-- peers -->") : text.index("<!-- /peers -->")]
     assert {"coqui-tts", "librosa"} <= {word for line in table.splitlines() for word in line.split()}

@@ -77,7 +77,7 @@ class Parrot:
     name = "parrot"
     unknown = ("fe",)
 
-    def hear(self, wave):
+    def transcribe(self, wave):
         assert wave.ndim == 1
         return "La, mi!"
 
@@ -156,7 +156,7 @@ def test_what_cannot_be_judged_is_said_in_a_sentence(runs, small, tmp_path, monk
         evaluate(folder, judge="none")
     with pytest.raises(UsageError, match=r"--utterances 0: .* ask for 1 or more"):
         evaluate(folder, 0)
-    with pytest.raises(judges.RecogniserError, match="--judge nobody: there is no such judge"):
+    with pytest.raises(judges.RecogniserError, match="--judge nobody: there is no such recogniser"):
         evaluate(folder, judge="nobody")
     monkeypatch.setitem(sys.modules, "pocketsphinx", None)
     with pytest.raises(judges.RecogniserError, match=r"pip install 'xtts\[judge\]'"):

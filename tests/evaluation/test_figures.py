@@ -4,27 +4,27 @@ import json
 
 import pytest
 
-from xtts.evaluation.figures import CODEC, RECORDING, SAID, Evaluation, Heard, Judged, summarise
+from xtts.evaluation.figures import CODEC, RECORDING, SAID, Evaluation, UtteranceScores, WaveScores, summarise
 
 
 def judged(id, speaker, **waves):
-    return Judged(id, "la mi so", "en", speaker, "other", letters=6, words=3, waves=waves)
+    return UtteranceScores(id, "la mi so", "en", speaker, "other", letters=6, words=3, waves=waves)
 
 
 def evaluation():
     first = judged(
         "1",
         "ann",
-        recordings=Heard(2.0, None, {"sphinx": "la mi so"}, {"sphinx": 0}, 0.9, "ann"),
-        codec=Heard(2.0, 3.0, {"sphinx": "la mi"}, {"sphinx": 1}, 0.7, "ann"),
-        said=Heard(4.0, 5.0, {"sphinx": "a b c d e f g"}, {"sphinx": 7}, 0.5, "bob", is_cut=True),
+        recordings=WaveScores(2.0, None, {"sphinx": "la mi so"}, {"sphinx": 0}, 0.9, "ann"),
+        codec=WaveScores(2.0, 3.0, {"sphinx": "la mi"}, {"sphinx": 1}, 0.7, "ann"),
+        said=WaveScores(4.0, 5.0, {"sphinx": "a b c d e f g"}, {"sphinx": 7}, 0.5, "bob", is_cut=True),
     )
     second = judged(
         "2",
         "bob",
-        recordings=Heard(1.0, None, {"sphinx": "la mi"}, {"sphinx": 1}, 0.8, "bob"),
-        codec=Heard(1.0, 4.0, {"sphinx": ""}, {"sphinx": 3}, 0.6, "ann"),
-        said=Heard(0.0, None, {"sphinx": ""}, {"sphinx": 3}),
+        recordings=WaveScores(1.0, None, {"sphinx": "la mi"}, {"sphinx": 1}, 0.8, "bob"),
+        codec=WaveScores(1.0, 4.0, {"sphinx": ""}, {"sphinx": 3}, 0.6, "ann"),
+        said=WaveScores(0.0, None, {"sphinx": ""}, {"sphinx": 3}),
     )
     codec = {"mel_error": 2.5, "distortion": 3.25, "codes_used": 0.5, "perplexity": 8.0}
     losses = {"codec": {"loss": 0.5, "reconstruction": 0.5}, "gpt": {"loss": 3.0, "codes": 2.0}}
@@ -70,7 +70,7 @@ def test_the_page_has_a_column_for_each_thing():
 
 def test_without_a_recogniser_there_is_no_row_for_words():
     """What nobody has measured is not shown, and not in the JSON either."""
-    quiet = judged("1", "", recordings=Heard(2.0), codec=Heard(2.0, 3.0))
+    quiet = judged("1", "", recordings=WaveScores(2.0), codec=WaveScores(2.0, 3.0))
     found = Evaluation("runs/x", {}, False, 0, {}, {}, "plain", [quiet])
     assert "words" not in found.text()
     assert "trained on, as nothing was held out" in found.text()

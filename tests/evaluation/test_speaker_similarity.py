@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 
 from xtts.audio import resample
-from xtts.corpus.demo import make
-from xtts.corpus.demo.espeak import SAMPLE_RATE, Espeak
+from xtts.corpus.demo import espeak, make
 from xtts.errors import XttsError
 from xtts.evaluation import speaker_similarity
 from xtts.evaluation.speaker_similarity import (
-    RATE,
+    SAMPLE_RATE,
     CepstralEncoder,
     ResemblyzerEncoder,
     make_voice_encoder,
@@ -24,11 +23,15 @@ def speakers():
     """Waves of four voices, three sentences each."""
     pytest.importorskip("espeakng_loader")
     texts = make.demo_sentences("en", 12, seed=3)
-    with Espeak() as espeak:
+    with espeak.Espeak() as speaker:
         spoken = [
-            np.frombuffer(espeak.speak(text, "en", make.demo_voice(n % 4, 0)), np.int16) for n, text in enumerate(texts)
+            np.frombuffer(speaker.speak(text, "en", make.demo_voice(n % 4, 0)), np.int16)
+            for n, text in enumerate(texts)
         ]
-    waves = [resample.resample(wave.astype(np.float32) / 32768, SAMPLE_RATE, RATE)[: 4 * RATE] for wave in spoken]
+    waves = [
+        resample.resample(wave.astype(np.float32) / 32768, espeak.SAMPLE_RATE, SAMPLE_RATE)[: 4 * SAMPLE_RATE]
+        for wave in spoken
+    ]
     return [waves[n::4] for n in range(4)]
 
 
@@ -53,7 +56,7 @@ def test_the_plain_measure_does_not_mind_loudness_or_silence(speakers):
     found = CepstralEncoder([wave for own in speakers for wave in own])
     one, quieter = found([speakers[0][0], 0.5 * speakers[0][0]])
     assert one @ quieter > 0.99
-    assert np.isfinite(found([np.zeros(RATE, np.float32), np.zeros(10, np.float32)])).all()
+    assert np.isfinite(found([np.zeros(SAMPLE_RATE, np.float32), np.zeros(10, np.float32)])).all()
 
 
 def weights(random, width=256):
@@ -77,7 +80,7 @@ def test_the_trained_encoder_is_an_lstm_as_the_field_writes_it(monkeypatch):
     encoder, x = ResemblyzerEncoder("weights.pt"), np.random.default_rng(3).random((2, 4, 40)).astype(np.float32)
     outputs = tf.unstack(tf.constant(x), axis=1)
     for layer in range(3):
-        into, across, bias, more = (state[f"lstm.{kind}_l{layer}"] for kind in speaker_similarity._KINDS)
+        into, across, bias, more = (state[f"lstm.{kind}_l{layer}"] for kind in speaker_similarity._LSTM_WEIGHTS)
         hidden = memory = tf.zeros([2, 256])
         new = []
         for one in outputs:
@@ -93,7 +96,7 @@ def test_the_trained_encoder_is_an_lstm_as_the_field_writes_it(monkeypatch):
 def test_other_weights_are_refused_in_a_sentence(monkeypatch):
     """A file that holds something else is named, with what to do."""
     monkeypatch.setattr(speaker_similarity.torch_file, "load_torch_file", lambda path: {"state": {}})
-    with pytest.raises(XttsError, match=r"weights\.pt: these are not resemblyzer's weights; run: pip install"):
+    with pytest.raises(XttsError, match=r"weights\.pt: not resemblyzer's weights; run: pip install"):
         ResemblyzerEncoder("weights.pt")
 
 

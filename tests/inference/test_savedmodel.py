@@ -93,7 +93,7 @@ def test_a_program_without_xtts_says_the_same(run, saved, tmp_path):
 def test_what_is_there_is_not_written_over(run, tmp_path):
     """A folder with something in it is refused before the model is read."""
     (tmp_path / "file").write_text("mine")
-    with pytest.raises(SavedModelError, match="this is there already; name a folder that is new or empty"):
+    with pytest.raises(SavedModelError, match="this exists already; name a folder that is new or empty"):
         write_savedmodel(run, tmp_path)
 
 

@@ -27,7 +27,7 @@ class Heard:
 
     def __init__(self, folder, root):
         self.notes = []
-        self.speaker = synthesizer.load_synthesizer(folder, self.notes.append)
+        self.speaker = synthesizer.Synthesizer.load(folder, self.notes.append)
         self.voice = self.speaker.voice(reference(root / f"{folder.name}.wav"))
 
     def say(self, text, **settings):
@@ -242,7 +242,7 @@ def test_a_run_lends_the_voices_it_keeps(root):
     """By name, or the first where none is named; without any, a sentence asks for one."""
     folder = make_run(root / "lending")
     notes = []
-    speaker = synthesizer.load_synthesizer(folder, notes.append)
+    speaker = synthesizer.Synthesizer.load(folder, notes.append)
     with pytest.raises(VoiceError, match="keeps no voice of its own; name a recording of one with --speaker"):
         speaker.voice()
     for name, pitch in (("nora", 210.0), ("adam", 110.0)):
@@ -282,7 +282,7 @@ def test_an_import_speaks(root):
 
     vocab = vocabulary(root / "vocab.json")
     write_model(root / "import", BPETokenizer.load(vocab), ("gpt", "speaker", "decoder"), vocab=vocab)
-    speaker = synthesizer.load_synthesizer(root / "import")
+    speaker = synthesizer.Synthesizer.load(root / "import")
     assert (speaker.model.repetition_penalty, speaker.model.temperature) == (10, 0.75)
     assert speaker.model.gpt.tokens.use_stop_token
     assert speaker.model.codec is None
@@ -291,23 +291,23 @@ def test_an_import_speaks(root):
     assert wave.seconds > 0
     (root / "import" / "vocab.json").unlink()
     with pytest.raises(LoadingError, match=r"no vocab\.json in it.*import it again with --vocab"):
-        synthesizer.load_synthesizer(root / "import")
+        synthesizer.Synthesizer.load(root / "import")
 
 
 def test_folders_without_a_model_that_speaks_are_sentences(root):
     """No folder, a run that has not finished, a v1 without a perceiver, neither codec nor decoder."""
     with pytest.raises(WeightsError, match="there is no such folder"):
-        synthesizer.load_synthesizer(root / "nowhere")
+        synthesizer.Synthesizer.load(root / "nowhere")
     begun = make_run(root / "begun")
     shutil.rmtree(str(begun / "model"))
     with pytest.raises(LoadingError, match="the run's GPT has not begun, and speaks only when it is finished"):
-        synthesizer.load_synthesizer(begun)
+        synthesizer.Synthesizer.load(begun)
     with pytest.raises(LoadingError, match="neither a waveform decoder nor a codec"):
-        synthesizer.load_synthesizer(make_run(root / "silent", ("gpt",)))
+        synthesizer.Synthesizer.load(make_run(root / "silent", ("gpt",)))
     mismatch = make_run(root / "mismatch")
     CharacterTokenizer(["en"], map(chr, range(200, 400))).save(mismatch / "tokenizer.json")
     with pytest.raises(LoadingError, match="its vocabulary has 205 tokens and its model"):
-        synthesizer.load_synthesizer(mismatch)
+        synthesizer.Synthesizer.load(mismatch)
 
 
 def test_a_v1_is_refused(root):
@@ -319,7 +319,7 @@ def test_a_v1_is_refused(root):
     kept = {name: tensor for name, tensor in tensors.items() if not name.startswith("gpt.conditioning_perceiver")}
     model_folder.write_model_folder(folder / "model", attrs.evolve(model, size=size), kept)
     with pytest.raises(WeightsError, match=r"the model has no perceiver.*name an XTTS-v2"):
-        synthesizer.load_synthesizer(folder)
+        synthesizer.Synthesizer.load(folder)
 
 
 def test_a_reference_is_cut_as_the_run_was_trained(root):

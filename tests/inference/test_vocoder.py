@@ -42,7 +42,7 @@ def test_griffin_lim_begins_with_what_is_known(tmp_path):
 def decoding(tmp_path_factory):
     """A speaker with a waveform decoder, and its voice."""
     root = tmp_path_factory.mktemp("decoding")
-    speaker = synthesizer.load_synthesizer(make_run(root / "run", ("gpt", "codec", "speaker", "decoder")))
+    speaker = synthesizer.Synthesizer.load(make_run(root / "run", ("gpt", "codec", "speaker", "decoder")))
     return speaker, speaker.voice(reference(root / "voice.wav"))
 
 

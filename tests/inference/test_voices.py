@@ -5,7 +5,6 @@ import pytest
 from recordings import record
 from speakers import reference
 
-from xtts.corpus.utterances import Utterance
 from xtts.inference import voices
 from xtts.inference.voices import Voice, VoiceError
 from xtts.weights import safetensors_file
@@ -91,17 +90,3 @@ def test_a_file_that_is_no_voice_is_refused(tmp_path):
         voices.write_voice(tmp_path / "voice.wav", voice)
     with pytest.raises(VoiceError, match="there is no folder"):
         voices.write_voice(tmp_path / "nowhere" / "voice.safetensors", voice)
-
-
-def test_a_run_keeps_a_recording_of_each_speaker(tmp_path):
-    """The longest, named after who speaks; a folder that is there is left alone."""
-    made = []
-    for number, (speaker, seconds) in enumerate([("a/b", 0.6), ("a/b", 0.9), ("", 0.7)]):
-        path = reference(tmp_path / f"{number}.wav", seconds)
-        made.append(Utterance(str(number), str(path), "x", speaker, samples=int(seconds * RATE), sample_rate=RATE))
-    voices.keep_voices(tmp_path / "voices", made)
-    kept = voices.kept_voices(tmp_path / "voices")
-    assert sorted(kept) == ["a-b", "voice"]
-    assert len(voices.load_reference(kept["a-b"], RATE, silent)) == int(0.9 * RATE)
-    voices.keep_voices(tmp_path / "voices", [made[0]._replace(speaker="new")])
-    assert "new" not in voices.kept_voices(tmp_path / "voices")

@@ -515,6 +515,5 @@ def test_two_replicas_train_the_codebook_that_one_would():
         cwd=str(Path(__file__).parents[2]),
         capture_output=True,
         text=True,
-        timeout=200,
     )
     assert run.stdout.strip().endswith("equal"), run.stderr[-3000:]

@@ -1,25 +1,26 @@
-"""reserve: readers and buffers that fit the machine, and a buffer that follows the run within its bounds."""
+"""Readers and buffers that fit the machine, and a buffer that follows the run within its bounds."""
+
+import types
 
 import pytest
 
 from xtts.pipeline.buffer import (
-    LARGEST_BUFFER,
-    LOOK,
-    MOST_GROWN,
-    MOST_READERS,
-    SMALLEST_BUFFER,
+    MAX_GROWN,
+    MAX_READERS,
+    MEMORY_CHECK_STEPS,
     BufferPolicy,
     buffer_batches,
     free_bytes,
     is_memory_short,
     reader_count,
 )
+from xtts.planning.memory import LARGEST_BUFFER, SMALLEST_BUFFER
 
 
 def test_readers_and_buffers_are_those_asked_for_or_fit_the_machine(monkeypatch):
     """Numbers are taken as they are; "auto" looks at cores, readers and free memory."""
     assert reader_count(3) == 3
-    assert 1 <= reader_count("auto") <= MOST_READERS
+    assert 1 <= reader_count("auto") <= MAX_READERS
     assert buffer_batches(50, 1, 10**12) == 50
     monkeypatch.setattr("xtts.pipeline.buffer.free_bytes", lambda: 10**9)
     assert buffer_batches("auto", 8, 1) == LARGEST_BUFFER
@@ -29,14 +30,22 @@ def test_readers_and_buffers_are_those_asked_for_or_fit_the_machine(monkeypatch)
     assert BufferPolicy.of("auto", 2, 10**7) == BufferPolicy(10, SMALLEST_BUFFER, 10)
     monkeypatch.setattr("xtts.pipeline.buffer.free_bytes", lambda: None)
     assert buffer_batches("auto", 8, 10**9) == LARGEST_BUFFER
-    assert BufferPolicy.of("auto", 2, 10**9) == BufferPolicy(16, SMALLEST_BUFFER, MOST_GROWN)
+    assert BufferPolicy.of("auto", 2, 10**9) == BufferPolicy(16, SMALLEST_BUFFER, MAX_GROWN)
 
 
-def test_free_memory_is_told_or_unknown():
-    """Bytes on Linux; nothing where there is no such file, and then no guess."""
+def test_free_memory_is_told_or_unknown(monkeypatch):
+    """What psutil reports; where the system does not tell, memory is not short."""
     free = free_bytes()
     assert free is None or 2**20 < free < 2**50
-    assert is_memory_short() in (True, False)
+    for available, is_short in ((4, True), (6, False)):
+        monkeypatch.setattr("psutil.virtual_memory", lambda: types.SimpleNamespace(available=available, total=100))  # noqa: B023
+        assert (free_bytes(), is_memory_short()) == (available, is_short)
+
+    def refuse():
+        raise FileNotFoundError("/proc/meminfo")
+
+    monkeypatch.setattr("psutil.virtual_memory", refuse)
+    assert (free_bytes(), is_memory_short()) == (None, False)
 
 
 def never():
@@ -45,39 +54,39 @@ def never():
 
 def test_a_buffer_grows_when_a_full_one_ran_dry():
     """By half, up to its bound, and each time only after it was full again."""
-    reserve = BufferPolicy(10, 4, 18)
-    assert reserve.after(1.0, False, never) is None  # it never was full: data are made too slowly
-    assert reserve.after(0.0, True, never) is None  # nobody waited
-    said = reserve.after(0.25, False, never)
+    policy = BufferPolicy(10, 4, 18)
+    assert policy.after(1.0, False, never) is None  # it never was full: data are made too slowly
+    assert policy.after(0.0, True, never) is None  # nobody waited
+    said = policy.after(0.25, False, never)
     assert said == "the buffer grows from 10 to 15 batches: the model waited 0.25 s although the buffer had been full"
-    assert reserve.after(0.25, False, never) is None
-    assert reserve.after(0.25, True, never).startswith("the buffer grows from 15 to 18 batches")
-    assert reserve.after(0.25, True, never) is None
-    assert reserve.size == 18
+    assert policy.after(0.25, False, never) is None
+    assert policy.after(0.25, True, never).startswith("the buffer grows from 15 to 18 batches")
+    assert policy.after(0.25, True, never) is None
+    assert policy.size == 18
 
 
 def test_a_buffer_shrinks_when_memory_is_short_and_does_not_grow_back():
     """By half, down to the smallest; the machine is looked at every few steps."""
-    reserve, looked = BufferPolicy(18, 4, 200), []
+    policy, looked = BufferPolicy(18, 4, 200), []
 
     def short():
-        looked.append(reserve.size)
+        looked.append(policy.size)
         return True
 
-    said = [reserve.after(1.0, False, short) for _ in range(4 * LOOK)]
+    said = [policy.after(1.0, False, short) for _ in range(4 * MEMORY_CHECK_STEPS)]
     assert [text for text in said if text] == [
         "the buffer shrinks from 18 to 9 batches: the machine is short of memory",
         "the buffer shrinks from 9 to 4 batches: the machine is short of memory",
     ]
     assert looked == [18, 9]
-    assert reserve.after(1.0, True, never) is None
-    assert reserve.size == 4
+    assert policy.after(1.0, True, never) is None
+    assert policy.size == 4
 
 
 @pytest.mark.parametrize("size", [1, 50])
 def test_a_size_that_was_asked_for_stays(size):
     """Whatever happens."""
-    reserve = BufferPolicy.of(size, 2, 10**6)
-    for step in range(3 * LOOK):
-        assert reserve.after(1.0, step % 2 == 0, lambda: True) is None
-    assert reserve.size == size
+    policy = BufferPolicy.of(size, 2, 10**6)
+    for step in range(3 * MEMORY_CHECK_STEPS):
+        assert policy.after(1.0, step % 2 == 0, lambda: True) is None
+    assert policy.size == size

@@ -1,4 +1,4 @@
-"""store: features are made once, by whoever comes first; what is missing, damaged or of something else is made anew."""
+"""The feature store computes features once; what is missing, damaged or outdated is computed again."""
 
 import os
 import signal
@@ -218,7 +218,7 @@ def test_a_full_disk_is_a_sentence(tmp_path):
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     command = [sys.executable, "-c", FULL, str(tmp_path / "mel")]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert done.stdout.startswith(f"{tmp_path / 'mel'}: features cannot be kept there ("), done.stderr
+    assert done.stdout.startswith(f"{tmp_path / 'mel'}: features cannot be written there ("), done.stderr
     assert "None" not in done.stdout
     assert 'data.features = "live"' in done.stdout
     assert list((tmp_path / "mel").iterdir()) == []
@@ -227,5 +227,5 @@ def test_a_full_disk_is_a_sentence(tmp_path):
 def test_a_folder_that_cannot_be_made_is_a_sentence(tmp_path, utterances):
     """A file stands where the folder should be."""
     (tmp_path / "mel").write_text("")
-    with pytest.raises(StoreError, match="features cannot be kept there"):
+    with pytest.raises(StoreError, match="features cannot be written there"):
         opened(tmp_path / "mel", utterances).fill(Maker(), lambda done, total: None)

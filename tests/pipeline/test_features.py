@@ -1,4 +1,4 @@
-"""features: what the data device makes is what the host makes, clip by clip, whatever padding is around a clip."""
+"""Features of the data device are those of the host, clip by clip, whatever the padding."""
 
 import numpy as np
 import pytest
@@ -78,7 +78,7 @@ def test_codes_need_a_codec(waves):
     """Features without a codec make mels, and say what codes would need."""
     features = Features(AUDIO, "/CPU:0", STATS)
     assert features.mel(waves, LENGTHS).shape[0] == len(LENGTHS)
-    with pytest.raises(ValueError, match="codes are made by a codec"):
+    with pytest.raises(ValueError, match="codes need a codec"):
         features.codes(waves, LENGTHS)
 
 

@@ -1,4 +1,4 @@
-"""division: who makes which batch, by what was measured of each device; on a clock that the test moves."""
+"""The scheduler assigns batches by the measured speed of each device, here on a clock that the test moves."""
 
 import pytest
 from hypothesis import given
@@ -21,39 +21,39 @@ def divided(*seconds):
 
 def test_a_device_takes_what_no_other_would_finish_sooner():
     """Equal ones take the next batch; one that is ten times slower the one that is ready when it is wanted."""
-    division, _ = divided(1.0, 1.0)
-    assert [division.choose(device, range(50)) for device in (0, 1)] == [0, 0]
-    division, _ = divided(1.0, 10.0)
-    assert division.choose(0, range(50)) == 0
-    assert division.choose(1, range(50)) == 9
-    division, _ = divided(1.0, 1.0, 10.0)
-    assert division.choose(2, range(50)) == 18
+    scheduler, _ = divided(1.0, 1.0)
+    assert [scheduler.choose(device, range(50)) for device in (0, 1)] == [0, 0]
+    scheduler, _ = divided(1.0, 10.0)
+    assert scheduler.choose(0, range(50)) == 0
+    assert scheduler.choose(1, range(50)) == 9
+    scheduler, _ = divided(1.0, 1.0, 10.0)
+    assert scheduler.choose(2, range(50)) == 18
 
 
 def test_a_device_that_would_only_hold_up_the_others_gets_nothing():
     """Where all there is room for will be made sooner without it."""
-    division, _ = divided(1.0, 10.0)
-    assert division.choose(1, range(9)) is None
-    assert division.choose(1, []) is None
+    scheduler, _ = divided(1.0, 10.0)
+    assert scheduler.choose(1, range(9)) is None
+    assert scheduler.choose(1, []) is None
 
 
 def test_nothing_is_known_before_the_first_batch():
     """Then everybody takes the next."""
-    division, _ = divided(None, None)
-    assert [division.choose(device, range(50)) for device in (0, 1)] == [0, 0]
+    scheduler, _ = divided(None, None)
+    assert [scheduler.choose(device, range(50)) for device in (0, 1)] == [0, 0]
 
 
 def test_what_is_measured_counts():
     """The average follows, and shares say who made how much at what rate."""
-    division, clock = divided(1.0, None)
+    scheduler, clock = divided(1.0, None)
     for device, took in ((0, 2.0), (1, 4.0), (0, 2.0)):
-        division.begin(device)
+        scheduler.begin(device)
         clock.now += took
-        division.end(device)
-    first, second = division.devices
+        scheduler.end(device)
+    first, second = scheduler.devices
     assert first.seconds == pytest.approx(1.36)
     assert second.seconds == 4.0
-    assert division.shares() == [
+    assert scheduler.shares() == [
         {"device": "device 0", "share": pytest.approx(2 / 3), "batches": 2, "batches_per_second": 0.5},
         {"device": "device 1", "share": pytest.approx(1 / 3), "batches": 1, "batches_per_second": 0.25},
     ]
@@ -61,11 +61,11 @@ def test_what_is_measured_counts():
 
 def test_a_device_that_is_stuck_is_not_waited_for():
     """The longer it is overdue, the less is expected of it, until others take what they had left to it."""
-    division, clock = divided(1.0, 5.0)
-    division.begin(0)
-    assert division.choose(1, range(10)) == 3  # begun just now: four more in the five seconds, one of them not sooner
+    scheduler, clock = divided(1.0, 5.0)
+    scheduler.begin(0)
+    assert scheduler.choose(1, range(10)) == 3  # begun just now: four more in the five seconds, one of them not sooner
     clock.now += 30
-    assert division.choose(1, range(10)) == 0
+    assert scheduler.choose(1, range(10)) == 0
 
 
 @given(
@@ -77,33 +77,33 @@ def test_a_device_that_is_stuck_is_not_waited_for():
 def test_the_fastest_always_takes_the_next_batch(seconds, busy, equal, now):
     """So there is always somebody who goes on, however the others are held up, and if all are equally fast."""
     seconds = seconds[:1] * len(seconds) if equal else seconds
-    division, clock = divided(*seconds)
+    scheduler, clock = divided(*seconds)
     fastest = min(range(len(seconds)), key=seconds.__getitem__)
     for place in range(len(seconds)):
         if place != fastest and busy[place] is not None:
             clock.now = 100.0 + busy[place]
-            division.begin(place)
+            scheduler.begin(place)
     clock.now = now
-    assert division.choose(fastest, ["next"]) == "next"
+    assert scheduler.choose(fastest, ["next"]) == "next"
 
 
 def test_work_is_divided_by_rates():
     """Simulated for a thousand batches: shares are as the rates are, and none is later than its place allows."""
-    division, clock = divided(1.0, 2.0, 8.0)
+    scheduler, clock = divided(1.0, 2.0, 8.0)
     free, left, late = {0: 0.0, 1: 0.0, 2: 0.0}, list(range(1000)), 0.0
     while left:
         device = min(free, key=free.__getitem__)
         clock.now = free[device]
-        if division.devices[device].began is not None:
-            division.end(device)
-        chosen = division.choose(device, left[:50])
+        if scheduler.devices[device].began is not None:
+            scheduler.end(device)
+        chosen = scheduler.choose(device, left[:50])
         if chosen is None:
             free[device] = min(time for other, time in free.items() if other != device) + 1e-6
             continue
         left.remove(chosen)
-        division.begin(device)
+        scheduler.begin(device)
         free[device] = clock.now + (1.0, 2.0, 8.0)[device]
         late = max(late, free[device] - (chosen + 1) / (1 + 1 / 2 + 1 / 8))
-    shares = [one["share"] for one in division.shares()]
+    shares = [one["share"] for one in scheduler.shares()]
     assert shares == pytest.approx([8 / 13, 4 / 13, 1 / 13], abs=0.01)
     assert late < 8  # seconds; a batch of the slow device is begun before its turn, so that it is hardly waited for

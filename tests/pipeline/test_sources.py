@@ -1,4 +1,4 @@
-"""batches: what a step is made from, live or cached, is a function of (seed, number); what cannot be read is blank."""
+"""A batch, live or cached, is a function of (seed, number); what cannot be read is a blank row."""
 
 from pathlib import Path
 
@@ -19,7 +19,8 @@ from xtts.pipeline.sources import Recordings, warm_up
 from xtts.planning.batch_order import CUTS, Batch, random_words
 from xtts.planning.shapes import codec_shape
 from xtts.planning.sizes import FRAMES_PER_CODE
-from xtts.training.stages import CodecStage, GptStage
+from xtts.training.stages.codec import TrainableCodec
+from xtts.training.stages.gpt import TrainableGpt
 
 
 @pytest.fixture(scope="module")
@@ -178,14 +179,14 @@ def test_no_blank_row_is_made_to_be_stored_where_lengths_are_free(made, monkeypa
 @pytest.mark.parametrize("cached", [False, True], ids=["live", "cached"])
 def test_counts_are_what_the_losses_are_means_of(made, cached):
     """What the host counts of a batch is what the model counts, blank rows among them."""
-    gpt = GptStage(made.recipe, made.dataset.tokenizer, made.plan.layout.shapes)
+    gpt = TrainableGpt(made.recipe, made.dataset.tokenizer, made.plan.layout.shapes)
     one = next(iter(made.plan.order.batches(0)))
     rows, arrays = finished(made.gpt(cached), [one], 0)
     shape = made.plan.layout.shapes[one.shape]
     found = gpt.losses({name: tf.constant(array) for name, array in arrays.items()}, shape, tf.constant([0, 0]), False)
     np.testing.assert_array_equal(found.counts, rows.counts)
     rows, arrays = finished(made.codec(cached), [batch(1, 13)], 0)
-    codec = CodecStage(made.recipe)
+    codec = TrainableCodec(made.recipe)
     batched = {name: tf.constant(array) for name, array in arrays.items()}
     found = codec.losses(batched, codec_shape(made.recipe.codec), tf.constant([0, 0]), False)
     np.testing.assert_array_equal(found.counts, rows.counts)
@@ -287,7 +288,7 @@ def spoil(made, id, how):
 
 
 @pytest.mark.parametrize(
-    ("how", "why"), [("deleted", "no such file"), ("truncated", "u03.wav"), ("replaced", "another length")]
+    ("how", "why"), [("deleted", "no such file"), ("truncated", "u03.wav"), ("replaced", "length has changed")]
 )
 def test_an_utterance_that_turns_bad_is_a_blank_row(own, how, why):
     """It is named with the reason, counts for nothing, and the rows beside it are what they were."""

@@ -8,6 +8,7 @@ from xtts.planning import memory
 from xtts.planning.shapes import Shape, batch_sizes, joint_length
 from xtts.planning.sizes import SIZES, count_parameters
 from xtts.recipe.schema import DevicesSection, Recipe, RunSection, TrainSection
+from xtts.training.stages import STAGES, stages_of
 
 TOKENS = 100  # of the tokenizer
 
@@ -18,9 +19,20 @@ def shapes_of(batch_size, *lengths):
     return [Shape(text, mel, int(length), int(batch)) for (text, mel), length, batch in zip(lengths, joint, rows)]
 
 
-def budget_of(size, recipe, device="model", shapes=None):
+def estimate_of(size, recipe, shapes=None, replicas=1):
     shapes = shapes or shapes_of(recipe.train.batch_size, (60, 400), (180, 860))
-    return memory.memory_budgets(recipe, SIZES[size], TOKENS, shapes)[device]
+    return memory.MemoryEstimate(
+        recipe=recipe,
+        size=SIZES[size],
+        text_tokens=TOKENS,
+        shapes=shapes,
+        stages=stages_of(recipe),
+        replicas=replicas,
+    )
+
+
+def budget_of(size, recipe, device="model", **options):
+    return estimate_of(size, recipe, **options).budgets()[device]
 
 
 def recipe_of(**changes):
@@ -61,7 +73,7 @@ def test_activations_are_level_across_shapes_of_as_many_tokens():
     """Short shapes with more rows need about as many bytes as the longest with fewer."""
     shapes = shapes_of(16, (40, 230), (80, 450), (120, 650), (180, 860))
     for name in ("tiny", "v2"):
-        needed = [memory.gpt_activations(Recipe(), SIZES[name], TOKENS, shape) for shape in shapes]
+        needed = [STAGES["gpt"].activations(Recipe(), SIZES[name], TOKENS, shape) for shape in shapes]
         assert max(needed) < 1.25 * min(needed)
 
 
@@ -86,7 +98,7 @@ def test_the_stage_that_needs_most_is_the_one_shown():
 def test_what_fits_gets_no_advice():
     """A recipe within its limits is left alone."""
     recipe = recipe_of()
-    assert memory.memory_advice(recipe, SIZES["tiny"], TOKENS, shapes_of(16, (60, 400), (180, 860))) == []
+    assert estimate_of("tiny", recipe).advice() == []
 
 
 @pytest.mark.parametrize(
@@ -97,7 +109,7 @@ def test_following_the_advice_makes_it_fit(size, limit, key):
     """Advice names a key and a value with which the run then fits: the buffer first, then the batch, then the size."""
     recipe = recipe_of(model_gpu_memory_limit=limit)
     lengths = ((60, 400), (180, 860))
-    (advice,) = memory.memory_advice(recipe, SIZES[size], TOKENS, shapes_of(16, *lengths))
+    (advice,) = estimate_of(size, recipe, shapes=shapes_of(16, *lengths)).advice()
     assert f"devices.model_gpu_memory_limit gives it {limit}" in advice
     setting, value = re.search(rf"write ({key}) = \"?(\w+)\"?", advice).groups()
     assert setting == key
@@ -117,9 +129,21 @@ def test_following_the_advice_makes_it_fit(size, limit, key):
 def test_the_data_device_has_a_limit_of_its_own():
     """Features that do not fit on the data device are told by its own key."""
     recipe = recipe_of(data_gpu_memory_limit=100)
-    (advice,) = memory.memory_advice(recipe, SIZES["tiny"], TOKENS, shapes_of(16, (60, 400), (180, 860)))
+    (advice,) = estimate_of("tiny", recipe).advice()
     assert advice.startswith("the data device")
     assert "devices.data_gpu_memory_limit gives it 100" in advice
+
+
+def test_a_data_device_makes_the_rows_of_every_replica():
+    """Features of two replicas take twice the memory of one's."""
+    one, two = (budget_of("tiny", recipe_of(), "data", replicas=count) for count in (1, 2))
+    assert two.activations == 2 * one.activations
+
+
+def test_without_stages_nothing_is_counted():
+    """A plan of shapes alone has no bytes and no advice on them."""
+    estimate = attrs.evolve(estimate_of("v2", recipe_of(model_gpu_memory_limit=1)), stages=())
+    assert (estimate.budgets(), estimate.advice()) == ({}, [])
 
 
 def test_limits_are_in_force_only_with_two_devices_named():

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from xtts.planning import plan as plans
 from xtts.planning.plan import CURVE, MachineSpeed, PlanError, make_plan
 from xtts.recipe.loading import parse_recipe
+from xtts.training.stages import stages_of
 
 GOLDEN_JOINT = [146, 206, 247, 299, 340, 404]
 GOLDEN_HASH = "9fd3f10e1f30d9c9687df4acd35a77588296fa69bfa4189bcc90e299fda4d193"
@@ -24,7 +25,8 @@ def corpus(count=600, seed=0):
 
 
 def planned(text, count=600, **more):
-    return make_plan(parse_recipe("[run]\nname = 'test'\n" + text), *corpus(count), text_tokens=60, **more)
+    recipe = parse_recipe("[run]\nname = 'test'\n" + text)
+    return make_plan(recipe, *corpus(count), text_tokens=60, stages=stages_of(recipe), **more)
 
 
 @pytest.mark.parametrize("mode", ["planned", "fixed", "relaxed"])
@@ -80,7 +82,7 @@ def test_relaxed_batches_are_as_long_as_their_longest_member():
 
 def test_relaxed_workers_have_as_many_rows_each():
     """A step is as long as its longest member on any worker, and blank rows are only those that make workers equal."""
-    found = planned("[data]\nshapes = 'relaxed'", workers=3)
+    found = planned("[data]\nshapes = 'relaxed'", replicas=3)
     text, mel = corpus()
     joint = 39 + text + -(-mel // 4)
     work = joint * (6 * 256 + joint)
@@ -153,18 +155,11 @@ def test_every_usable_utterance_is_trained_on_once_an_epoch(pairs, batch_size):
 def test_shapes_that_nobody_named_are_the_fastest_of_the_machine(text, on_gpu, on_cpu, monkeypatch):
     """Free lengths without a GPU, unless XLA or a number of shapes is asked for; and always as a run was begun."""
     for is_there, expected in ((True, on_gpu), (False, on_cpu)):
-        monkeypatch.setattr(plans, "has_gpu", lambda is_there=is_there: is_there)
+        monkeypatch.setattr(plans.machine, "has_gpu", lambda is_there=is_there: is_there)
         assert plans.resolve_shapes(parse_recipe(text)).data.shapes == expected
+        monkeypatch.setattr(plans.machine, "has_gpu", lambda is_there=is_there: not is_there)
+        assert plans.resolve_shapes(parse_recipe(text), has_gpu=is_there).data.shapes == expected  # as devices lie
     assert plans.resolve_shapes(parse_recipe("[data]"), begun="planned").data.shapes == "planned"
-
-
-def test_a_gpu_that_is_hidden_is_none(monkeypatch):
-    """CUDA_VISIBLE_DEVICES hides GPUs from TensorFlow, and from the choice of shapes."""
-    monkeypatch.setattr(plans.shutil, "which", lambda name: f"/usr/bin/{name}")
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
-    assert plans.has_gpu()
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
-    assert not plans.has_gpu()
 
 
 def test_steps_are_batches_over_accumulation():
@@ -250,6 +245,6 @@ def test_the_same_corpus_has_the_same_plan_everywhere():
 
 
 def test_planning_does_not_load_tensorflow():
-    """A plan is made before TensorFlow starts."""
-    code = "import sys; import xtts.planning.plan; sys.exit('tensorflow' in sys.modules)"
+    """A plan is made before TensorFlow starts, and where it is missing; stages are described without it too."""
+    code = "import sys; import xtts.planning.plan; import xtts.training.stages; sys.exit('tensorflow' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

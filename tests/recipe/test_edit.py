@@ -1,4 +1,6 @@
-"""amend: a recipe's text with some settings changed is otherwise as a person wrote it."""
+"""Edited recipes: settings change, and comments, order and layout stay as a person wrote them."""
+
+import pytest
 
 from xtts.recipe import loading
 from xtts.recipe.edit import Edit, apply_edits
@@ -18,7 +20,7 @@ model_gpu = 1
 
 
 def test_what_is_changed_is_changed_and_the_rest_stays():
-    """A value in its line, with its comment; the reason above it; settings that were not there in their section."""
+    """A value changes in its line, under its reason; new settings come last in their section, new sections last."""
     made = apply_edits(
         TEXT,
         {
@@ -33,9 +35,8 @@ def test_what_is_changed_is_changed_and_the_rest_stays():
         made
         == TEXT.replace("batch_size = 8   # rows", "# tuned: 8 before; 1.31 times as fast.\nbatch_size = 16   # rows")
         .replace('precision = "float32"', '# half the bytes\nprecision = "bfloat16"')
-        .replace("[devices]  # two of them\n", '[devices]  # two of them\n# it waited\nbuffer_size = "auto"\n')
-        .replace("[train]\n", "[train]\n# XLA\njit_compile = true\n")
-        + "\n[data]\n# more\nworkers = 4\n"
+        .replace("\n\n[devices]", "\n# XLA\njit_compile = true\n\n[devices]")
+        + '# it waited\nbuffer_size = "auto"\n\n[data]\n# more\nworkers = 4\n'
     )
     recipe = loading.parse_recipe(made)
     assert (recipe.train.batch_size, recipe.train.steps, recipe.devices.buffer_size) == (16, 100, "auto")
@@ -53,11 +54,23 @@ def test_a_long_reason_has_several_lines():
     assert sum(line.startswith("# because") for line in made.splitlines()) > 2
 
 
-def test_other_ways_of_writing_mean_the_same_afterwards():
-    """Dotted keys are followed; tables within a line are written anew, with the reasons on top."""
-    dotted = apply_edits("train.batch_size = 8 # x\ntrain.steps = 900\n", {("train", "batch_size"): Edit(16, "why")})
-    assert dotted == "# why\ntrain.batch_size = 16 # x\ntrain.steps = 900\n"
-    inline = apply_edits("train = { batch_size = 8, steps = 900 }\n", {("train", "batch_size"): Edit(16, "why")})
-    assert inline.startswith("# train.batch_size: why\n")
-    recipe = loading.parse_recipe(inline)
-    assert (recipe.train.batch_size, recipe.train.steps) == (16, 900)
+def test_the_comment_of_the_next_section_stays_with_it():
+    """A new setting stands after the last one of its section, not after the comments that follow."""
+    made = apply_edits("[train]\nsteps = 4\n\n# mine\n[data]\n", {("train", "batch_size"): Edit(16, "why")})
+    assert made == "[train]\nsteps = 4\n# why\nbatch_size = 16\n\n# mine\n[data]\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("train.batch_size = 8 # x\ntrain.steps = 900\n", "# why\ntrain.batch_size = 16 # x\ntrain.steps = 900\n"),
+        ("train.steps = 900\n", "train.steps = 900\n# why\ntrain.batch_size = 16\n"),
+        ("train = { batch_size = 8, steps = 900 }\n", "# why\ntrain = { batch_size = 16, steps = 900 }\n"),
+        ("[train]\n  batch_size = 8\n", "[train]\n  # why\n  batch_size = 16\n"),
+        ("[train]\nsteps = 900", "[train]\nsteps = 900\n# why\nbatch_size = 16\n"),
+        ("", "[train]\n# why\nbatch_size = 16\n"),
+    ],
+)
+def test_other_layouts_are_kept(text, expected):
+    """Dotted keys, inline tables, indented settings, a missing last newline and an empty recipe."""
+    assert apply_edits(text, {("train", "batch_size"): Edit(16, "why")}) == expected

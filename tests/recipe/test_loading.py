@@ -161,9 +161,9 @@ def recipes(draw):
     if "shapes" not in tables["data"]:
         merged["data"].pop("shapes")
     assume(not find_contradictions(merged))
-    import tomli_w
+    import tomlkit
 
-    return loading.parse_recipe(tomli_w.dumps(tables) or "[run]", name="drawn.toml")
+    return loading.parse_recipe(tomlkit.dumps(tables) or "[run]", name="drawn.toml")
 
 
 @settings(max_examples=100)
@@ -179,7 +179,7 @@ def test_a_resolved_recipe_reads_back_equal(recipe):
 @given(recipes(), st.randoms(use_true_random=False))
 def test_the_hash_does_not_depend_on_the_order_of_keys(recipe, shuffler):
     """Two files that say the same in another order are one recipe."""
-    import tomli_w
+    import tomlkit
 
     tables = recipe.as_tables()
     shuffled = {}
@@ -187,7 +187,7 @@ def test_the_hash_does_not_depend_on_the_order_of_keys(recipe, shuffler):
         shuffled[section] = {
             key: tables[section][key] for key in shuffler.sample(list(tables[section]), len(tables[section]))
         }
-    assert loading.recipe_digest(loading.parse_recipe(tomli_w.dumps(shuffled))) == loading.recipe_digest(recipe)
+    assert loading.recipe_digest(loading.parse_recipe(tomlkit.dumps(shuffled))) == loading.recipe_digest(recipe)
 
 
 def test_the_hash_is_the_same_on_every_python():

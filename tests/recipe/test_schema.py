@@ -7,7 +7,7 @@ import attrs
 import jsonschema
 import pytest
 
-from xtts.recipe import loading, schema
+from xtts.recipe import fields, loading, schema
 from xtts.recipe.schema import DataSection, DevicesSection, Recipe, TrainSection
 
 ROOT = Path(__file__).parents[2]
@@ -75,3 +75,13 @@ def test_the_names_people_know_have_the_defaults_they_know():
     assert (devices.data_gpu_memory_limit, devices.model_gpu_memory_limit) == (8192, 16384)
     assert Recipe().audio.n_mels == 80
     assert Recipe().train.gradient_accumulation_steps == 1
+
+
+def test_the_values_of_a_file_are_validated_once(monkeypatch):
+    """What was found sound with its line is not looked at again; a recipe that is changed in Python still is."""
+    seen, find_problem = [], fields.find_problem
+    monkeypatch.setattr(fields, "find_problem", lambda value, kind: (seen.append(value), find_problem(value, kind))[1])
+    recipe = loading.parse_recipe("[train]\nsteps = 12345\n")
+    assert seen == [12345]
+    with pytest.raises(ValueError, match="steps"):
+        attrs.evolve(recipe.train, steps=0)

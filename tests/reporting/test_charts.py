@@ -1,4 +1,4 @@
-"""charts: plain SVG that says what the numbers say, however many there are."""
+"""Charts are well-formed SVG that shows what the numbers say, however many there are."""
 
 import math
 import re

@@ -1,4 +1,4 @@
-"""gallery: samples to hear and see, within what a page can hold."""
+"""The gallery shows samples to hear and see, within what a page can hold."""
 
 import base64
 import re
@@ -54,12 +54,12 @@ def test_the_newest_and_a_few_through_time_are_shown(folder):
 def test_the_newest_texts_are_shown(folder):
     """A run that speaks another sentence each time shows the last few."""
     samples = [sample(folder, step, text=f"sentence {step}") for step in range(20)]
-    assert list(gallery.choose(samples)) == [f"sentence {step}" for step in range(20 - gallery.MOST_TEXTS, 20)]
+    assert list(gallery.choose(samples)) == [f"sentence {step}" for step in range(20 - gallery.MAX_TEXTS, 20)]
 
 
 def test_a_page_does_not_grow_without_end(folder, monkeypatch):
     """What no longer fits is a link to the file; the newest sample is in the page."""
-    monkeypatch.setattr(gallery, "MOST_BYTES", 2500)
+    monkeypatch.setattr(gallery, "MAX_BYTES", 2500)
     html = gallery.gallery([sample(folder, step, size=1000) for step in (1, 2, 3)], folder)
     assert embedded(html) == ["gpt-3-spoken"]
     assert 'src="samples/gpt-1-spoken.wav"' in html

@@ -1,4 +1,4 @@
-"""journal: lines that survive anything, and files that forget what a resumed run does again."""
+"""The journal survives being killed at any moment, and forgets what a resumed run repeats."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""pictures: mels as PNGs that any reader of PNGs can read."""
+"""Mels as PNGs that any reader of PNGs can read."""
 
 import struct
 import zlib
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from xtts.reporting import mel_pictures
-from xtts.reporting.mel_pictures import CLEAR, GAP, SCALE
+from xtts.reporting.mel_pictures import GAP, SCALE, TRANSPARENT
 
 
 def decode(content):
@@ -45,8 +45,8 @@ def test_mels_are_stacked_with_a_gap_on_one_scale():
     loud, soft = np.full((6, 3), 10.0), np.linspace(0, 2, 12).reshape(4, 3)
     palette, image = decode(mel_pictures.mel_png(loud, soft))
     assert image.shape == (2 * 3 * SCALE + GAP, 6 * SCALE)
-    assert (image[3 * SCALE : 3 * SCALE + GAP] == CLEAR).all()
-    assert (image[-3 * SCALE :, 4 * SCALE :] == CLEAR).all()
+    assert (image[3 * SCALE : 3 * SCALE + GAP] == TRANSPARENT).all()
+    assert (image[-3 * SCALE :, 4 * SCALE :] == TRANSPARENT).all()
     shown = image[-3 * SCALE :, : 4 * SCALE]
     assert palette[shown].sum(axis=-1).max() < palette[image[: 3 * SCALE]].sum(axis=-1).min()
 

@@ -1,4 +1,4 @@
-"""monitor: what is measured of a stage, and what is said about it."""
+"""The monitor measures a stage, and warns where something is wrong."""
 
 import io
 import json
@@ -36,7 +36,7 @@ class Run:
     def __init__(self, folder, **options):
         self.clock, self.said, self.traces = Clock(), [], 0
         self.journal = Journal(folder)
-        options = {"traces": lambda: self.traces, "say": self.said.append, "clock": self.clock, **options}
+        options = {"traces": lambda: self.traces, "log": self.said.append, "clock": self.clock, **options}
         self.monitor = Monitor("gpt", self.journal, **options)
 
     def step(self, step, loss=2.0, computing=0.9, waiting=0.1, other=0.0, **more):
@@ -75,14 +75,14 @@ def test_only_steps_to_be_logged_are_lines(tmp_path):
 
 def test_shares_are_of_the_steady_state(run):
     """Tracing, validation and saving are timed apart; shares and frames per second are of what is left."""
-    with run.monitor.aside("trace", "120x480x16"):
+    with run.monitor.phase("trace", "120x480x16"):
         run.clock.now += 30
     run.clock.now += 2  # the buffer fills
     run.monitor.warm()
     for step in range(1, 11):
         run.step(step, computing=0.8, waiting=0.1, other=0.1)
         if step == 5:
-            with run.monitor.aside("validation"):
+            with run.monitor.phase("validation"):
                 run.clock.now += 20
     figures = run.monitor.summary(finished=True)
     assert figures["data_wait_share"] == pytest.approx(0.1)
@@ -297,7 +297,7 @@ def test_a_terminal_gets_a_bar_with_the_figures(tmp_path, monkeypatch):
     """Stage, share done, time left, step, loss, speed and waiting are in one line, which the terminal's width cuts."""
     monkeypatch.setenv("COLUMNS", "200")
     screen = Terminal()
-    run = Run(tmp_path, live=Live("gpt", 4, stream=screen), say=None)
+    run = Run(tmp_path, live=Live("gpt", 4, stream=screen), log=None)
     run.monitor.warm()
     for step in range(1, 5):
         run.step(step)
@@ -311,10 +311,10 @@ def test_a_terminal_gets_a_bar_with_the_figures(tmp_path, monkeypatch):
     assert len(screen.getvalue().split("\r")[-1].split("\x1b")[0]) == 39
 
 
-def test_a_log_gets_plain_lines_now_and_then(tmp_path, monkeypatch):
-    """Without a terminal there is the first line, the last, and some in between; none has a control character."""
-    log = io.StringIO()
-    run = Run(tmp_path, live=Live("gpt", 30, stream=log))
+def test_a_log_gets_plain_lines_now_and_then(tmp_path):
+    """Without a terminal there is a line for the first step, the last, and every 15 seconds; none has control codes."""
+    log, clock = io.StringIO(), Clock()
+    run = Run(tmp_path, live=Live("gpt", 30, stream=log, clock=clock))
     run.monitor.warm()
     for step in range(1, 31):
         run.step(step)
@@ -323,7 +323,10 @@ def test_a_log_gets_plain_lines_now_and_then(tmp_path, monkeypatch):
     assert "loss 2, 1,000 frames/s, data wait 10.0%, " in lines[0]
     assert lines[0].endswith("left")
     assert "\x1b" not in log.getvalue()
-    monkeypatch.setattr(monitors, "PLAIN_SECONDS", 0.0)
+    clock.now += monitors.PLAIN_SECONDS - 1
+    run.step(29)
+    assert len(log.getvalue().splitlines()) == 2
+    clock.now += 1
     run.step(29)
     assert len(log.getvalue().splitlines()) == 3
 

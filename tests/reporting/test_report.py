@@ -1,4 +1,4 @@
-"""report, and what it is made of: a page for every run, however it ended."""
+"""The report is a well-formed page for every run, however it ended."""
 
 import json
 import re
@@ -65,10 +65,10 @@ def make(folder, stages=("codec", "gpt"), steps=40, finished=True, samples=True)
     journal, clock, random = Journal(folder), Clock(), np.random.RandomState(0)
     for stage in stages:
         facts = {"tensorflow": "2.9.9", "devices": {"features": "/CPU:0", "model": "/CPU:1"}}
-        monitor = Monitor(stage, journal, lambda: 2, clock=clock, facts=facts, say=lambda line: None)
+        monitor = Monitor(stage, journal, lambda: 2, clock=clock, facts=facts, log=lambda line: None)
         journal.add_event(stage, 0, "fallback", "there is no GPU: logical CPU devices take their places")
         for shape in SHAPES:
-            with monitor.aside("trace", "{}x{}x{}".format(*shape)):
+            with monitor.phase("trace", "{}x{}x{}".format(*shape)):
                 clock.now += 1.5
         monitor.warm()
         for step in range(1, steps + 1):
@@ -223,5 +223,8 @@ def test_a_folder_that_is_not_a_runs_is_a_sentence(tmp_path):
 def test_a_report_is_made_without_tensorflow(tmp_path):
     """A quick page: nothing heavy is imported for it."""
     make(tmp_path, steps=2)
-    script = "import sys; from xtts.reporting import report; report.write_report(sys.argv[1]); assert 'tensorflow' not in sys.modules"
+    script = (
+        "import sys; from xtts.reporting import report; report.write_report(sys.argv[1]);"
+        " assert 'tensorflow' not in sys.modules"
+    )
     subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=True, cwd=str(ROOT))

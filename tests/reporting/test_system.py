@@ -1,4 +1,4 @@
-"""gauges: readings of a machine, and the watch for leaks."""
+"""Gauges of the machine, and the watch for memory leaks."""
 
 import sys
 import types

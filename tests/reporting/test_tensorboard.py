@@ -1,4 +1,4 @@
-"""tensorboard: logs where TensorBoard is, a sentence where it is not."""
+"""Event files where TensorBoard is installed, one line where it is not."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""The code blocks of the docs: a page comes in; what it asks to be typed, or why that is not tried, goes out."""
+"""The code blocks of a page of the docs: what a reader types, and the reasons why some of it is not run."""
 
 import re
 import shlex
@@ -10,7 +10,7 @@ RUN_BY_CI = ("run", "test")  # the marks by which .ci/run finds the README's two
 
 
 class Block(NamedTuple):
-    """A code block: its language, its text, and the words of the HTML comment on the line before it."""
+    """A code block: its language, its text, and the HTML comment on the line before it."""
 
     kind: str
     code: str
@@ -18,7 +18,7 @@ class Block(NamedTuple):
 
     @property
     def is_run(self) -> bool:
-        """Whether it is to be typed, and no mark says why not."""
+        """Whether it is a command or program, without a mark that says why it is not run."""
         return self.kind in TYPED and self.mark is None
 
 
@@ -29,17 +29,17 @@ def blocks(page) -> List[Block]:
 
 
 def statements(code) -> List[str]:
-    """A shell block as statements: a line each, with the lines of a file that it writes (<<'END')."""
+    """The statements of a shell block: one per line, with the lines of a here document (<<'END')."""
     statement = re.compile(r"^[^\n]*<<'END'\n.*?^END$|^[^\n]*\S[^\n]*$", re.DOTALL | re.MULTILINE)
     return statement.findall(code)
 
 
 def verb(statement) -> Optional[List[str]]:
-    """What is typed behind `python -m xtts`; None where a statement is another one, or a shell's to understand."""
+    """The arguments of `python -m xtts`; None for other statements, and for those that need a shell."""
     words = shlex.split(statement) if not re.search(r"<<| [<>|] ", statement) else []
     return words[3:] if words[:3] == ["python", "-m", "xtts"] else None
 
 
 def typed(page) -> List[str]:
-    """Every shell statement of a page, without what is written into files."""
+    """Every shell statement of a page, without the contents of here documents."""
     return [line.split("\n")[0] for block in blocks(page) if block.kind == "sh" for line in statements(block.code)]

@@ -1,4 +1,4 @@
-"""A stand-in for a model whose codec gives back a recording, to hear what the vocoder does to it."""
+"""A stand-in for a model whose codec gives back a recording, to examine what the vocoder does to it."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""A stand-in for tf.config, for what only a GPU accepts: calls come in, and are written down."""
+"""A stand-in for tf.config that records the calls which only a GPU accepts."""
 
 from types import SimpleNamespace
 

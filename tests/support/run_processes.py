@@ -1,11 +1,13 @@
-"""Whole runs as processes of their own: settings come in; exit statuses, what was said and run folders go out.
+"""Whole runs as processes of their own: settings in, exit status, output and run folder back.
 
-`run` starts a program as a user does. `start` forks a process that has imported TensorFlow and done nothing with it,
-which saves the seconds of the import: from there on it is a process like any other, to be watched, told and killed.
+`run` starts the program as a user does. `start` forks a process that has imported TensorFlow and done nothing with it,
+which saves the time of the import; from there on it is a process like any other, to be watched, signalled and killed.
+With `stop_at` a process stops itself (SIGSTOP) at a moment of its run, however slow or fast the machine is.
 
-The corpus is made here, of whole numbers, so that it is the same everywhere: voices that glide, a second or less each.
+The corpus is made here from integers, so that it is the same everywhere: gliding voices, of a second or less.
 """
 
+import functools
 import json
 import multiprocessing
 import os
@@ -17,12 +19,14 @@ import wave
 from pathlib import Path
 
 import numpy as np
+import psutil
 import small_run
 
 from xtts.reporting.journal import Journal
 from xtts.training.checkpoint import Checkpoints
 
 SUPPORT = Path(__file__).parent
+LIMIT = 1200  # seconds: a guard against hanging, for the slowest of machines
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(["xtts.training.run"])
 RATE = 22050
@@ -93,10 +97,17 @@ class Process:
     def __init__(self, folder, process, log):
         self.folder, self.process, self._log = folder, process, log
 
-    def until(self, is_so, seconds=240):
-        """Wait until something is so of the run's folder; the process must not end before."""
-        stop = time.monotonic() + seconds
-        while not is_so(self):
+    def until(self, is_so):
+        """Wait until something is so of the run's folder, in a process that then goes on; it must not end before."""
+        return self._wait(lambda: is_so(self.folder))
+
+    def until_stopped(self):
+        """Wait until the process has stopped itself, at the moment that `start` was given."""
+        return self._wait(lambda: psutil.Process(self.process.pid).status() == psutil.STATUS_STOPPED)
+
+    def _wait(self, is_so):
+        stop = time.monotonic() + LIMIT
+        while not is_so():
             assert self.process.is_alive(), f"it ended before:\n{self.said()}"
             assert time.monotonic() < stop, self.said()
             time.sleep(0.005)
@@ -104,7 +115,7 @@ class Process:
 
     def steps(self, stage):
         """Steps of a stage in the journal."""
-        return max((line["step"] for line in Journal(self.folder).metrics(stage)), default=0)
+        return steps_done(self.folder, stage)
 
     def said(self):
         return self._log.read_text(encoding="utf-8", errors="replace")
@@ -117,7 +128,7 @@ class Process:
 
     def end(self):
         """Wait until it ends."""
-        self.process.join(280)
+        self.process.join(LIMIT)
         return Ended(self.process.exitcode, self.said())
 
 
@@ -140,16 +151,53 @@ class Runs:
         )
         return Ended(done.returncode, done.stdout)
 
-    def start(self, name, *settings, most_bytes=None):
-        """The same as a process that is under way; `most_bytes`: no file that it writes can be larger."""
+    def start(self, name, *settings, most_bytes=None, stop_at=None):
+        """The same as a process that is under way.
+
+        `most_bytes`: no file that it writes can be larger. `stop_at`: a function of the run's folder; the process stops
+        before it next opens, makes or renames a file there while that is true, and goes on after a SIGCONT.
+        """
         log = self.root / f"{name}-{time.monotonic_ns()}.log"
-        arguments = (_arguments(name, settings), str(self.root), str(log), most_bytes)
+        stop = stop_at and (str(self.folder(name)), functools.partial(stop_at, self.folder(name)))
+        arguments = (_arguments(name, settings), str(self.root), str(log), most_bytes, stop)
         process = FORKS.Process(target=small_run.main, args=arguments)
         process.start()
         return Process(self.folder(name), process, log)
 
     def folder(self, name):
         return self.root / "runs" / name
+
+
+def steps_done(folder, stage):
+    """Steps of a stage in the journal."""
+    return max((line["step"] for line in Journal(folder).metrics(stage)), default=0)
+
+
+def has_begun(stage):
+    """A moment: the stage is about to be traced."""
+    return functools.partial(_has_begun, stage)
+
+
+def has_stepped(stage, step):
+    """A moment: the step is in the journal."""
+    return functools.partial(_has_stepped, stage, step)
+
+
+def is_saving(stage):
+    """A moment: a checkpoint is being written."""
+    return functools.partial(_is_saving, stage)
+
+
+def _has_begun(stage, folder):
+    return (folder / stage / "inputs.json").exists()
+
+
+def _has_stepped(stage, step, folder):
+    return steps_done(folder, stage) >= step
+
+
+def _is_saving(stage, folder):
+    return any((folder / stage).glob(".partial-*"))
 
 
 def _arguments(name, settings):

@@ -1,4 +1,4 @@
-"""Files as torch.save writes them, without PyTorch: values with NumPy arrays come in, both of its formats go out."""
+"""Writes NumPy arrays in both formats of torch.save, without PyTorch."""
 
 import io
 import pickle

@@ -1,4 +1,4 @@
-"""Steps of small stages on made-up batches, for tests: sizes and devices come in, what moved goes out.
+"""Steps of small stages on made-up batches, on one device or several, and which weights they change.
 
 As a program, `trials.py FOLDER codec:2 gpt:1 gpt:0`, it mirrors stages over two logical CPU devices, with so many
 batches added up (0: one, of free lengths), and leaves what became of them in FOLDER: devices can be split only before
@@ -21,7 +21,9 @@ from xtts.recipe.schema import AudioSection, CodecSection, DataSection, DevicesS
 from xtts.text.tokenizer import CharacterTokenizer
 from xtts.training.optimizer import AdamW, Schedule
 from xtts.training.placement import DEFAULT, Placement, place_devices
-from xtts.training.stages import CodecStage, GptStage, trainable
+from xtts.training.stages.codec import TrainableCodec
+from xtts.training.stages.gpt import TrainableGpt
+from xtts.training.stages.stage import trainable_weights
 from xtts.training.step import TrainingSteps
 
 ONE_CPU = Placement("/CPU:0", ("/CPU:0",), DEFAULT, {"/CPU:0": "the CPU"})
@@ -75,14 +77,22 @@ def trial(
     strategy = placement.start_strategy()
     with strategy.scope():
         if name == "codec":
-            stage: Any = CodecStage(recipe)
+            stage: Any = TrainableCodec(recipe)
         else:
             own = [Shape(text, mel, int(joint_length(text, mel)), rows) for text, mel in SHAPES[:shapes]]
-            stage = GptStage(recipe, TOKENIZER, tuple(own))
-        variables = [weight.variable for weight in trainable(stage).values()]
+            stage = TrainableGpt(recipe, TOKENIZER, tuple(own))
+        variables = [weight.variable for weight in trainable_weights(stage).values()]
         optimizer = AdamW(variables, Schedule.of(recipe.train, recipe.train.learning_rate, 100), recipe.train)
     held = attrs.evolve(stage.shapes[-1], batch_size=2) if validates else None
-    steps = TrainingSteps(stage, optimizer, strategy, placement, recipe, jit, held)
+    steps = TrainingSteps(
+        stage,
+        optimizer,
+        strategy=strategy,
+        placement=placement,
+        recipe=recipe,
+        jit_compile=jit,
+        validation_shape=held,
+    )
     if name == "codec":
         first = batch("codec", ROWS, 1234)
         with strategy.scope():

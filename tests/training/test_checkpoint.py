@@ -59,7 +59,7 @@ def child(script, *arguments, before=()):
 
 
 def finished(process):
-    out, error = process.communicate(timeout=60)
+    out, error = process.communicate()
     assert process.returncode == 0, error
     return out
 

@@ -1,17 +1,71 @@
-"""What a stage's weights were made from: what counts as a change, and what does not."""
+"""What a stage's weights depend on: which settings count, and what is compared with an older run."""
 
+import json
+from pathlib import Path
 from types import SimpleNamespace
+from typing import get_args
+
+import attrs
+import numpy as np
+import pytest
 
 from xtts.recipe.loading import parse_recipe
-from xtts.training.fingerprint import diff_fingerprints, make_fingerprint
+from xtts.recipe.schema import Recipe, StageName, setting, setting_names
+from xtts.training.fingerprint import diff_fingerprints, make_fingerprint, weight_settings
+from xtts.training.stages import STAGES
 
-MATERIAL = SimpleNamespace(train=SimpleNamespace(corpus=SimpleNamespace(utterances=[])))
+DATASET = SimpleNamespace(train=SimpleNamespace(corpus=SimpleNamespace(utterances=[])))
 PLAN = SimpleNamespace(order=SimpleNamespace(workers=1))
+GOLDEN = Path(__file__).parents[1] / "golden" / "run"
+NO_WEIGHTS = """
+run.name run.folder run.stages run.say data.pad_to_fixed_length data.service data.workers train.steps train.jit_compile
+train.log_every train.validate_every train.sample_every train.save_every train.keep_checkpoints train.early_stopping
+train.most_skipped codec.steps
+""".split()  # how a run is shown, how long it is, and how fast; and all of [devices] and [cluster]
 
 
 def codec(train_rate, codec_rate):
     own = f"[codec]\nlearning_rate = {codec_rate}" if codec_rate else ""
-    return make_fingerprint(parse_recipe(f"[train]\nlearning_rate = {train_rate}\n{own}"), "codec", MATERIAL, PLAN)
+    recipe = parse_recipe(f"[train]\nlearning_rate = {train_rate}\n{own}")
+    return make_fingerprint(recipe, STAGES["codec"], DATASET, PLAN, {})
+
+
+def test_every_setting_says_which_weights_it_shapes():
+    """A stage's weights, those of several, or none: of a setting that does not say so, every stage's."""
+    for (section, name), field in setting_names().items():
+        stages = field.metadata["shapes_weights"]
+        assert set(stages) <= set(get_args(StageName)), name
+        assert (not stages) == (f"{section}.{name}" in NO_WEIGHTS or section in ("devices", "cluster")), name
+        assert isinstance(field.metadata["per_worker"], bool)
+    assert set(STAGES) == set(get_args(StageName))
+
+    @attrs.frozen
+    class Section:
+        new: int = setting(1, "nobody has thought about yet")
+
+    (new,) = attrs.fields(Section)
+    assert new.metadata["shapes_weights"] == tuple(STAGES)
+    assert not new.metadata["per_worker"]
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_runs_of_older_releases_stay_comparable(stage):
+    """The settings beside the checkpoints of an older release have the names that are compared with them now."""
+    before = json.loads((GOLDEN / stage / "inputs.json").read_text(encoding="utf-8"))
+    assert set(weight_settings(Recipe(), STAGES[stage])) == {name for name in before if "." in name}
+
+
+def test_other_weights_of_a_stage_below_are_a_change():
+    """The GPT depends on the codec's weights, bit by bit."""
+    stage = SimpleNamespace(name="gpt", section="train", facts=lambda dataset, plan: {"the texts": "some"})
+    ones = {"a": np.ones(3)}
+    one, same, other = (
+        make_fingerprint(Recipe(), stage, DATASET, PLAN, {"codec": tensors})
+        for tensors in (ones, {"a": np.ones(3)}, {"a": 2 * np.ones(3)})
+    )
+    assert one["the texts"] == "some"
+    assert diff_fingerprints(one, same) == []
+    assert diff_fingerprints(one, other) == ["the codec"]
 
 
 def test_a_codec_with_a_rate_of_its_own_does_not_ask_for_the_others():

@@ -4,7 +4,7 @@ import shutil
 import signal
 
 import pytest
-from run_processes import beside, copy, differences, losses, summary
+from run_processes import beside, copy, differences, has_begun, has_stepped, is_saving, losses, summary
 
 from xtts.training.checkpoint import Checkpoints
 
@@ -13,24 +13,11 @@ CODEC = ('run.stages=["codec"]', UNSEEN)
 pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="signals are POSIX's")
 
 
-def is_saving(stage):
-    """Whether a checkpoint is being written."""
-    return lambda run: any((run.folder / stage).glob(".partial-*"))
-
-
-def has_stepped(stage, step):
-    return lambda run: run.steps(stage) >= step
-
-
-def has_begun(stage):
-    """Whether the stage is about to be traced."""
-    return lambda run: (run.folder / stage / "inputs.json").exists()
-
-
 def test_killed_at_any_moment_a_run_ends_with_the_same_bits(runs):
     """kill -9 while the codec accumulates gradients, between the stages, and while the GPT is being saved."""
     for moment in (has_stepped("codec", 6), has_begun("gpt"), is_saving("gpt")):
-        runs.start("killed", "train.save_every=1").until(moment).tell(signal.SIGKILL).end()
+        killed = runs.start("killed", "train.save_every=1", stop_at=moment).until_stopped()
+        killed.tell(signal.SIGKILL).end()
     ended = runs.start("killed").end()
     assert ended.status == 0, ended.said
     assert "codec: finished before, after 20 steps" in ended.said
@@ -41,8 +28,8 @@ def test_killed_at_any_moment_a_run_ends_with_the_same_bits(runs):
 def test_killed_with_free_lengths_a_run_ends_with_the_same_bits(runs, relaxed):
     """Lengths of batches are a function of seed and step, as all the rest."""
     beside(runs, "killed-relaxed", "codec")
-    saving = runs.start("killed-relaxed", *relaxed, "train.save_every=1")
-    saving.until(has_stepped("gpt", 7)).tell(signal.SIGKILL).end()
+    saving = runs.start("killed-relaxed", *relaxed, "train.save_every=1", stop_at=has_stepped("gpt", 7))
+    saving.until_stopped().tell(signal.SIGKILL).end()
     ended = runs.start("killed-relaxed", *relaxed).end()
     assert ended.status == 0, ended.said
     assert "gpt: goes on after step" in ended.said
@@ -68,15 +55,15 @@ def test_ten_kills_in_a_run(runs):
         has_stepped("gpt", 20),
     ]
     for moment in moments:
-        runs.start("killed-dual", "train.save_every=1", *dual).until(moment).tell(signal.SIGKILL).end()
+        killed = runs.start("killed-dual", "train.save_every=1", *dual, stop_at=moment).until_stopped()
+        killed.tell(signal.SIGKILL).end()
     assert runs.start("killed-dual", *dual).end().status == 0
     assert differences(runs.folder("killed-dual"), runs.folder("whole-dual")) == []
 
 
 def test_told_to_stop_a_run_saves_its_step_and_goes_on_from_there(runs):
     """SIGINT and SIGTERM end it with 130 and a sentence; meanwhile a second run on its folder is refused."""
-    first = runs.start("told", *CODEC).until(has_stepped("codec", 2))
-    first.tell(signal.SIGSTOP)
+    first = runs.start("told", *CODEC, stop_at=has_stepped("codec", 2)).until_stopped()
     second = runs.start("told", *CODEC).end()
     assert second.status == 1
     assert f"process {first.process.pid} on" in second.said
@@ -85,7 +72,8 @@ def test_told_to_stop_a_run_saves_its_step_and_goes_on_from_there(runs):
     assert "of the codec stage, which is saved; the same command goes on from there" in stopped.said
     (saved,) = Checkpoints(runs.folder("told") / "codec").steps()[-1:]
     assert saved == first.steps("codec")
-    again = runs.start("told", *CODEC).until(has_stepped("codec", saved + 1)).tell(signal.SIGTERM).end()
+    again = runs.start("told", *CODEC, stop_at=has_stepped("codec", saved + 1)).until_stopped()
+    again = again.tell(signal.SIGTERM, signal.SIGCONT).end()
     assert again.status == 130, again.said
     assert f"codec: goes on after step {saved} of 20" in again.said
     assert runs.start("told", *CODEC).end().status == 0
@@ -94,7 +82,8 @@ def test_told_to_stop_a_run_saves_its_step_and_goes_on_from_there(runs):
 
 def test_interrupted_before_its_first_step_a_run_ends_at_once(runs):
     """There is nothing to save while functions are traced."""
-    ended = runs.start("early").until(has_begun("codec")).tell(signal.SIGTERM).end()
+    early = runs.start("early", stop_at=has_begun("codec")).until_stopped()
+    ended = early.tell(signal.SIGTERM, signal.SIGCONT).end()
     assert ended.status == 130
     assert ended.said.endswith("xtts: interrupted\n")
     assert not Checkpoints(runs.folder("early") / "codec").steps()

@@ -2,11 +2,12 @@
 
 import json
 import shutil
+import signal
 
 import numpy as np
 import pytest
 from golden_losses import GOLDEN, KEPT
-from run_processes import copy, differences, final, losses, make_corpus, summary, unfinished
+from run_processes import copy, differences, final, has_begun, losses, make_corpus, summary, unfinished
 
 from xtts.audio import wav
 from xtts.planning.plan import resolve_shapes
@@ -216,11 +217,10 @@ def disappearing(runs):
     def run(name, pattern):
         make_corpus(runs.root / name)
         settings = (f"data.train={name}", "data.val=corpus", "data.features=live", "train.steps=30")
-        run = runs.start(name, CODEC, *settings)
-        run.until(lambda run: (run.folder / "codec" / "inputs.json").exists())
+        run = runs.start(name, CODEC, *settings, stop_at=has_begun("codec")).until_stopped()
         for path in (runs.root / name / "wavs").glob(pattern):
             path.unlink()
-        return run.end()
+        return run.tell(signal.SIGCONT).end()
 
     return run
 

@@ -1,4 +1,4 @@
-"""lock: one process has a run's folder, until it ends, however it ends."""
+"""The lock on a run's folder: one process holds it until it ends, however it ends."""
 
 import errno
 import importlib.util
@@ -88,10 +88,10 @@ def test_where_the_file_system_has_no_locks_the_run_goes_on_and_says_so(tmp_path
     def no_locks(file):
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
-    monkeypatch.setattr(run_lock, "_hold", no_locks)
-    said = []
-    with RunLock(tmp_path, say=said.append):
-        assert "nothing keeps a second run out of this folder" in said[0]
+    monkeypatch.setattr(run_lock, "_lock", no_locks)
+    logged = []
+    with RunLock(tmp_path, log=logged.append):
+        assert "a second run in this folder is not refused" in logged[0]
 
 
 def test_windows_locks_a_byte_past_the_text(tmp_path, monkeypatch):

@@ -171,7 +171,7 @@ def test_a_model_without_a_perceiver_is_imported_to_be_kept(golden, tmp_path):
     tensors = {name: tensor for name, tensor in golden[0].items() if "perceiver" not in name}
     imported = importing.import_checkpoint(checkpoint(tmp_path / "model.pth", tensors), tmp_path / "out")
     assert imported.model.size.gpt.perceiver_layers == 0
-    assert "no perceiver: an XTTS v1 can be exported, but neither trained nor spoken with" in imported.text()
+    assert "no perceiver: this is an XTTS v1, which can be exported, but not trained" in imported.text()
     exporting.export_checkpoint(tmp_path / "out", tmp_path / "again.safetensors")
     again = load_file(tmp_path / "again.safetensors")
     same({name: again[name] for name in tensors}, tensors)
@@ -289,7 +289,7 @@ def test_a_file_without_tensors_is_no_checkpoint(tmp_path, value):
     """It is said so, with the path."""
     path = save(value, tmp_path / "model.pth")
     assert refusal(path, tmp_path / "out") == [
-        f"{path}: there is no table of tensors in it; name a checkpoint, such as model.pth"
+        f"{path}: there is no state dict in it; name a checkpoint, such as model.pth"
     ]
 
 
@@ -299,7 +299,7 @@ def test_a_folder_that_is_there_is_not_written_over(files):
     out.mkdir()
     importing.import_checkpoint(model, out, dvae)
     before = (out / "model.safetensors").read_bytes()
-    assert "is there already" in refusal(model, out, dvae)[0]
+    assert "exists already" in refusal(model, out, dvae)[0]
     assert (out / "model.safetensors").read_bytes() == before
 
 
@@ -321,7 +321,7 @@ def test_heads_must_divide_the_width(golden, tmp_path):
     config = tmp_path / "config.json"
     config.write_text(json.dumps({"model_args": {"gpt_n_heads": 7}}))
     lines = refusal(checkpoint(tmp_path / "model.pth", golden[0]), tmp_path / "out", config=config)
-    assert lines[1:] == ["  a width of 64 is not divided by 7 heads"]
+    assert lines[1:] == ["  a width of 64 is not divisible by 7 heads"]
 
 
 @pytest.mark.parametrize("content", ["", "[", "[]", "{}", '{"size": {}}', "null", '{"n_mels": "a"}'])
@@ -359,7 +359,7 @@ def test_a_larger_vocabulary_keeps_the_old_rows(files, golden, tmp_path):
     """New tokens get rows of their own, near the mean of the old ones, which keep every bit."""
     model, dvae, out = files
     vocab = vocabulary(tmp_path / "vocab.json", 60)
-    assert "60 tokens and the checkpoint rows for 50" in refusal(model, out, dvae, vocab)[0]
+    assert "60 tokens, but the checkpoint has rows for 50" in refusal(model, out, dvae, vocab)[0]
     imported = importing.import_checkpoint(model, out, dvae, vocab, extend=True)
     assert imported.added_rows == 10
     assert imported.model.text_tokens == 60
@@ -456,7 +456,7 @@ def part_of(golden):
 
 
 def test_a_module_gives_back_what_it_was_given(golden):
-    """load_into transposes to the module's layout, save_from back: the same bits under the same names."""
+    """Loading transposes to the module's layout, publishing back: the same bits under the same names."""
     prefix, tensors = part_of(golden)
     module = small(1)
     assignment.load_weights(module, tensors, prefix)
@@ -506,9 +506,35 @@ def test_half_precision_is_loaded_as_float32():
     np.testing.assert_array_equal(module.weight.numpy(), np.ones((3, 2)))
 
 
+def test_a_module_that_is_going_to_be_loaded_draws_nothing(tmp_path):
+    """Built without a generator it has no variables for what is drawn; loaded, it has those of any other module."""
+    from xtts.model.codec import Codec
+
+    size = SIZES["tiny"].codec
+    drawn, loaded = Codec(size, 80, np.random.default_rng(0)), Codec(size, 80, None)
+    assert len(loaded.trainable_variables) < len(drawn.trainable_variables)
+    tensors = assignment.published_weights(drawn, "dvae.")
+    safetensors_file.write_safetensors(tmp_path / "a.safetensors", tensors)
+    read, _ = safetensors_file.read_safetensors(tmp_path / "a.safetensors")
+    assignment.load_weights(loaded, read, "dvae.")
+    same(assignment.published_weights(loaded, "dvae."), tensors)
+    assert [one.trainable for one in loaded.variables] == [one.trainable for one in drawn.variables]
+    same(read, tensors)  # pages that were released are read again
+
+
+def test_a_module_without_weights_says_which_are_missing():
+    """Loading half of what such a module needs creates nothing, and names all that is missing."""
+    from xtts.model import layers
+
+    module = layers.Linear(3, 2, None)
+    with pytest.raises(WeightsError, match=r"weight: missing, expected \[2, 3\]"):
+        assignment.load_weights(module, {"bias": np.zeros(2, np.float32)})
+    assert [one.shape for one in module.variables] == [(2,)]
+
+
 # Safetensors
 
-KINDS = list(safetensors_file.KINDS.values())
+KINDS = list(safetensors_file.DTYPES.values())
 
 
 @settings(max_examples=60)
@@ -574,7 +600,7 @@ def test_bfloat16_becomes_float32(tmp_path):
 )
 def test_a_safetensors_file_that_lies_is_refused(tmp_path, table):
     """Tables that are none, shapes that do not fit, places that overlap, leave gaps or lie outside."""
-    with pytest.raises(WeightsError, match="no sound safetensors file"):
+    with pytest.raises(WeightsError, match="not a valid safetensors file"):
         safetensors_file.read_safetensors(raw(tmp_path / "a", table, b"\x00" * 4))
 
 

@@ -1,4 +1,4 @@
-"""pickles and inert: PyTorch's files are read, and nothing that is in them is run."""
+"""PyTorch's files are read, and nothing in them is run."""
 
 import os
 import pickle
@@ -18,7 +18,7 @@ from torch_files import archive, modules, pickled, save, stream
 
 from xtts.weights import torch_file
 from xtts.weights.safetensors_file import WeightsError
-from xtts.weights.unpickling import Inert, Meaning, Refused, interpret
+from xtts.weights.unpickling import Placeholder, Refused, Resolver, unpickle
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 REAL = [GOLDEN / "real_torch.pth", GOLDEN / "legacy_torch.pth"]  # by torch.save of PyTorch 2.13, in both formats
@@ -60,7 +60,7 @@ def test_a_file_of_pytorch_is_read_as_it_was_saved(path):
 def test_a_trainers_objects_are_placeholders(path):
     """The config that Coqui pickles with its weights is not made, but what it says can be read."""
     config = torch_file.load_torch_file(path)["config"]
-    assert isinstance(config, Inert)
+    assert isinstance(config, Placeholder)
     assert str(config.name) == "TTS.tts.configs.xtts_config.XttsConfig"
     assert config.state["model_args"].state == {"gpt_n_heads": 4}
 
@@ -202,7 +202,8 @@ def test_no_class_is_imported(tmp_path):
     (tmp_path / "TTS" / "__init__.py").write_text("open('marker', 'w').close()\n")
     value = b"cTTS.configs\nXttsConfig\n)\x81}X\x01\x00\x00\x00aK\x01sb."
     archive(tmp_path / "a.pth", value)
-    code = "import sys; from xtts.weights import torch_file as pickles; print(pickles.load_torch_file('a.pth').state, 'TTS' in sys.modules)"
+    code = "import sys; from xtts.weights.torch_file import load_torch_file as load; "
+    code += "print(load('a.pth').state, 'TTS' in sys.modules)"
     path = os.pathsep.join([str(tmp_path), str(Path(__file__).parents[2])])
     ran = subprocess.run(
         [sys.executable, "-c", code],
@@ -342,7 +343,7 @@ def test_deep_values_do_not_overflow_the_stack(tmp_path):
     assert len(deep) == 1
     chain = b"c__main__\nA\nq\x000N" + b"\x85q\x010h\x00h\x01\x81" * 100_000 + b"."
     deep = torch_file.load_torch_file(archive(tmp_path / "c.pth", chain))
-    assert isinstance(deep, Inert)
+    assert isinstance(deep, Placeholder)
     del deep
 
 
@@ -380,14 +381,14 @@ def test_altered_bytes_raise_nothing_else(tmp_path, source):
         outcome(tmp_path / "a.pth", bytes(altered))
 
 
-class Everything(Meaning):
+class Everything(Resolver):
     """Allows what a torch.save does not, so that a program goes on to the opcodes after it."""
 
-    def name(self, name):
+    def find_class(self, name):
         return name
 
-    def reference(self, identity):
-        return Inert(("reference", "x"), identity)
+    def persistent_load(self, identity):
+        return Placeholder(("reference", "x"), identity)
 
 
 OPCODES = (
@@ -400,9 +401,9 @@ OPCODES = (
 def test_any_program_ends_in_a_value_or_a_refusal(program):
     """No sequence of opcodes makes the interpreter fail, or call anything."""
     content = np.frombuffer(program + b".", np.uint8)
-    for meaning in (Everything(), Meaning()):
+    for resolver in (Everything(), Resolver()):
         with suppress(Refused):
-            interpret(content, 0, meaning)
+            unpickle(content, 0, resolver)
 
 
 VALUES = st.recursive(
@@ -417,7 +418,7 @@ VALUES = st.recursive(
 def test_plain_values_are_what_python_would_read(value, protocol):
     """Where a pickle is only data, the result is Python's own."""
     program = pickle.dumps(value, protocol)
-    found, end = interpret(np.frombuffer(program, np.uint8), 0, Meaning())
+    found, end = unpickle(np.frombuffer(program, np.uint8), 0, Resolver())
     assert found == pickle.loads(program)
     assert end == len(program)
 

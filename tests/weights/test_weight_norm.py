@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from xtts.weights.weight_norm import SPELLINGS, fold_weight_norm, spelled, unfold_weight_norm
+from xtts.weights.weight_norm import SPELLINGS, find_pairs, fold_weight_norm, unfold_weight_norm
 
 FINITE = st.floats(-1e3, 1e3, width=32)
 WEIGHTS = arrays.arrays(np.float32, arrays.array_shapes(min_dims=2, max_dims=4, max_side=5), elements=FINITE)
@@ -38,7 +38,7 @@ def test_folding_multiplies_each_row_of_the_first_axis(spelling):
 def test_unfolding_loses_no_bit(spelling, weight):
     """What is unfolded folds back bit by bit, rows of zeros too, and no direction is 0: PyTorch divides by its norm."""
     tensors = unfold_weight_norm({"a.weight": weight, "a.bias": weight[0], "b.weight": weight}, ["a.weight"], spelling)
-    assert spelled(tensors) == {"a.weight": spelling}
+    assert find_pairs(tensors) == {"a.weight": spelling}
     assert tensors["b.weight"] is weight
     direction = tensors["a" + SPELLINGS[spelling].direction]
     assert (np.abs(direction).reshape(len(weight), -1).max(axis=1) > 0).all()
@@ -49,7 +49,7 @@ def test_both_spellings_in_one_file():
     """Each weight is folded by the spelling it came in, which is said for whoever writes it again."""
     new, _ = halves("parametrizations")
     old = {name.replace("ups.0", "ups.1"): value for name, value in halves("weight_g")[0].items()}
-    assert spelled({**new, **old}) == {"ups.0.weight": "parametrizations", "ups.1.weight": "weight_g"}
+    assert find_pairs({**new, **old}) == {"ups.0.weight": "parametrizations", "ups.1.weight": "weight_g"}
     folded = fold_weight_norm({**new, **old})
     np.testing.assert_array_equal(folded["ups.0.weight"], folded["ups.1.weight"])
 

@@ -16,7 +16,7 @@ def griffin_lim(
     logs: np.ndarray,
     spec: MelSpec,
     iterations: int = 32,
-    stats: Optional[np.ndarray] = None,
+    mel_norms: Optional[np.ndarray] = None,
     seed: int = 0,
     known: Optional[np.ndarray] = None,
 ) -> np.ndarray:
@@ -28,7 +28,7 @@ def griffin_lim(
     """
     if spec.preemphasis or spec.power != 2:
         raise ValueError("only an energy mel without pre-emphasis can be turned back into a wave")
-    logs = np.asarray(logs, np.float32) * (1 if stats is None else np.asarray(stats, np.float32))
+    logs = np.asarray(logs, np.float32) * (1 if mel_norms is None else np.asarray(mel_norms, np.float32))
     magnitudes = np.sqrt(_energies(np.exp(logs), spec))
     count, bins = magnitudes.shape
     turns = np.random.default_rng(seed).random((count, bins), np.float32) * np.float32(2 * np.pi)

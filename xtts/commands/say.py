@@ -94,7 +94,7 @@ def say(
 
     from xtts.inference import synthesizer, voices
 
-    model = synthesizer.load_synthesizer(folder, print_stderr)
+    model = synthesizer.Synthesizer.load(folder, print_stderr)
     chosen = model.voice(speaker or voice)
     if save_voice is not None:
         voices.write_voice(save_voice, chosen)

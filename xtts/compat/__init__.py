@@ -1,6 +1,6 @@
-"""One stable API over TensorFlow 2.4 to 2.21: the installed TensorFlow comes in, the same names go out on each.
+"""One stable API over TensorFlow 2.4 to 2.21.
 
-Usable alone, from anybody's TensorFlow program: it needs TensorFlow and nothing else of this package.
+It needs TensorFlow and nothing else of this package, so any TensorFlow program can use it.
 
     from xtts import compat
 
@@ -9,7 +9,7 @@ Usable alone, from anybody's TensorFlow program: it needs TensorFlow and nothing
     step(batch)
     print(step.report())
 
-What TensorFlow offers is looked up once, by name and not by version number; `compat.OFFERED` says what was found.
+What the installed TensorFlow offers is looked up once, by name and not by version; `compat.OFFERED` is the result.
 """
 
 from xtts.compat.devices import (
@@ -17,6 +17,7 @@ from xtts.compat.devices import (
     Memory,
     TooLateError,
     enable_determinism,
+    has_gpu,
     logical_devices,
     memory_info,
     physical_devices,
@@ -46,6 +47,7 @@ __all__ = [
     "detect",
     "enable_determinism",
     "explain",
+    "has_gpu",
     "isolate_memory",
     "logical_devices",
     "lost_tasks",

@@ -1,7 +1,7 @@
-"""Devices: kinds ("CPU", "GPU") and numbers come in; TensorFlow is configured, and device names go out.
+"""Configuring TensorFlow's devices: memory limits, logical devices, visibility, determinism.
 
-All of it must happen before TensorFlow starts, which it does at the first tensor. What comes too late, or cannot be
-had, is a `DeviceError` that says so.
+All of it must happen before TensorFlow starts, which it does at the first tensor. A call that comes too late, or asks
+for something that is not available, raises a `DeviceError`.
 """
 
 import contextlib
@@ -12,18 +12,18 @@ from xtts.compat.offered import OFFERED, Offered
 
 
 class DeviceError(RuntimeError):
-    """A device, or a way to use it, that cannot be had; the message says why and what to do."""
+    """A device or a setting of it that is not available; the message says why and what to do."""
 
 
 class TooLateError(DeviceError):
-    """TensorFlow has started, and its devices can no longer be changed."""
+    """TensorFlow has started, and its devices can no longer be configured."""
 
 
 class Memory(NamedTuple):
-    """Bytes that TensorFlow's allocator has handed out on a device."""
+    """Bytes that TensorFlow has allocated on a device."""
 
     current: int
-    peak: Optional[int]  # older releases do not keep it
+    peak: Optional[int]  # None: this release does not record it
 
 
 def physical_devices(kind: str = "GPU", offered: Offered = OFFERED) -> List[Any]:
@@ -31,15 +31,20 @@ def physical_devices(kind: str = "GPU", offered: Offered = OFFERED) -> List[Any]
     return list(offered.list_physical(kind))
 
 
+def has_gpu(offered: Offered = OFFERED) -> bool:
+    """Whether TensorFlow sees a GPU."""
+    return bool(physical_devices("GPU", offered))
+
+
 def logical_devices(kind: str = "GPU", offered: Offered = OFFERED) -> List[str]:
-    """The names, such as "/GPU:0", of the devices ops can be placed on. Asking starts TensorFlow."""
+    """The names, such as "/GPU:0", of the devices that ops can be placed on. This call starts TensorFlow."""
     return [f"/{kind}:{number}" for number in range(len(offered.list_logical(kind)))]
 
 
 def split(kind: str, number: int, memory_limits: Sequence[Optional[int]], offered: Offered = OFFERED) -> List[str]:
-    """Make one device several: as many logical ones as there are limits (in MB; None for no limit).
+    """Split a device into logical ones, one for each limit (in MB; None for no limit).
 
-    `split("CPU", 0, [None, None])` is how a machine without GPUs gets two devices.
+    `split("CPU", 0, [None, None])` gives a machine without GPUs two devices.
     """
     device = _nth(kind, number, offered)
     if kind == "CPU" and any(limit is not None for limit in memory_limits):
@@ -52,7 +57,7 @@ def split(kind: str, number: int, memory_limits: Sequence[Optional[int]], offere
 
 
 def set_memory_growth(kind: str = "GPU", numbers: Optional[Sequence[int]] = None, offered: Offered = OFFERED) -> None:
-    """Let these devices (all of the kind by default) take memory as they need it, and not all at the start."""
+    """Let devices (by default all of a kind) allocate memory as they need it, and not all of it at the start."""
     devices = physical_devices(kind, offered) if numbers is None else [_nth(kind, n, offered) for n in numbers]
     if kind == "CPU":
         raise DeviceError("memory growth is for GPUs; a CPU's memory always grows as needed")
@@ -62,14 +67,14 @@ def set_memory_growth(kind: str = "GPU", numbers: Optional[Sequence[int]] = None
 
 
 def set_visible(kind: str, numbers: Sequence[int], offered: Offered = OFFERED) -> None:
-    """Let TensorFlow see only these devices. It numbers them anew, in the machine's order and not in this one."""
+    """Make only these devices visible. TensorFlow renumbers them in the machine's order, not in the order given."""
     devices = [_nth(kind, number, offered) for number in sorted(numbers)]
     with before_start(f"choosing visible {kind}s"):
         offered.set_visible(devices, kind)
 
 
 def memory_info(device: str = "GPU:0", offered: Offered = OFFERED) -> Optional[Memory]:
-    """What is in use on a device; None where TensorFlow does not know, as of most CPUs."""
+    """The memory in use on a device; None where TensorFlow does not know, as on most CPUs."""
     if not offered.memory_info:
         return None
     try:
@@ -80,7 +85,7 @@ def memory_info(device: str = "GPU:0", offered: Offered = OFFERED) -> Optional[M
 
 
 def enable_determinism(seed: int, offered: Offered = OFFERED) -> str:
-    """Seed TensorFlow and have its ops give the same result each time; says by which name that was had."""
+    """Seed TensorFlow and make its ops deterministic; returns the name of the setting that was used."""
     import tensorflow as tf
 
     tf.random.set_seed(seed)
@@ -92,13 +97,13 @@ def enable_determinism(seed: int, offered: Offered = OFFERED) -> str:
 
 
 def logical(memory_limit: Optional[int], offered: Offered = OFFERED) -> Any:
-    """One logical device, with a limit in MB or without."""
+    """The configuration of one logical device, with a limit in MB or without."""
     return offered.logical_device() if memory_limit is None else offered.logical_device(memory_limit=memory_limit)
 
 
 @contextlib.contextmanager
 def before_start(what: str) -> Iterator[None]:
-    """Turn TensorFlow's RuntimeError about devices in use into a sentence that says what to do."""
+    """Turn TensorFlow's RuntimeError about initialised devices into a TooLateError that says what to do."""
     try:
         yield
     except RuntimeError as error:

@@ -1,7 +1,7 @@
-"""Compiled functions that are counted: a Python function comes in, a `Compiled` goes out that knows each trace and why.
+"""tf.function with counted and explained traces.
 
-tf.function traces anew for a new signature; a function compiled by XLA also compiles anew for each new shape, without
-a trace that any counter of TensorFlow's would show. Both are counted here, and explained.
+tf.function retraces for a new signature. A function compiled by XLA also recompiles for each new shape, without a trace
+that TensorFlow's own counters would show. Both are counted here, and explained.
 """
 
 import threading
@@ -16,15 +16,15 @@ from xtts.compat.signatures import Signature, describe, explain, mismatches, sig
 
 
 class RetraceError(RuntimeError):
-    """A function was traced or compiled more often than it was allowed to be."""
+    """A function was traced or compiled more often than allowed."""
 
 
 class RetraceWarning(UserWarning):
-    """A function was traced or compiled more often than it was allowed to be."""
+    """A function was traced or compiled more often than allowed."""
 
 
 class SignatureError(TypeError, ValueError):
-    """Arguments that do not fit a function's input signature; a ValueError once, a TypeError today, here both."""
+    """Arguments that do not fit an input signature. TensorFlow has raised ValueError and TypeError, so it is both."""
 
 
 class Retrace(NamedTuple):
@@ -40,7 +40,7 @@ class Retrace(NamedTuple):
 
 
 class Compiled:
-    """A tf.function that counts its traces and the signatures it has met. Called like the function itself."""
+    """A tf.function that counts its traces and the signatures it was called with. It is called like the function."""
 
     def __init__(self, function: Any, allowed: Optional[int] = None, action: str = "warn") -> None:
         if action not in ("warn", "raise"):
@@ -53,7 +53,7 @@ class Compiled:
         self.by_xla = bool(getattr(function, "_jit_compile", None) or getattr(function, "_experimental_compile", None))
         self.calls = 0
         self.retraces: List[Retrace] = []
-        self.signatures: List[Signature] = []  # each that was met, in order
+        self.signatures: List[Signature] = []  # every distinct one so far, in order
         self._keys: Dict[Any, None] = {}
         self._lock = threading.Lock()
         self._bound: Any = weakref.WeakKeyDictionary()
@@ -73,12 +73,12 @@ class Compiled:
         return result
 
     def trace(self, *arguments: Any, **options: Any) -> None:
-        """Trace for these arguments, if they are new: what is meant to be traced TensorFlow need not warn of."""
+        """Trace for these arguments if they are new, without TensorFlow's warning about retracing."""
         if _key(arguments, options) not in self._keys:
             self.function.get_concrete_function(*arguments, **options)
 
     def __get__(self, instance: Any, owner: Any = None) -> "Compiled":
-        """As a method: each instance has a function, and counts, of its own."""
+        """As a method: each instance has its own function and counts."""
         if instance is None:
             return self
         if instance not in self._bound:
@@ -87,13 +87,13 @@ class Compiled:
         return bound
 
     def __getattr__(self, name: str) -> Any:
-        if name == "function":  # not made yet: a copy or an unpickling
+        if name == "function":  # not set yet, while copying or unpickling
             raise AttributeError(name)
         return getattr(self.function, name)
 
     @property
     def traces(self) -> int:
-        """How often Python was run to make a graph."""
+        """How often the Python function was traced into a graph."""
         return trace_count(self.function)
 
     @property
@@ -103,11 +103,11 @@ class Compiled:
 
     @property
     def compilations(self) -> int:
-        """How often a program was made: by XLA for each new shape, by tf.function for each trace."""
+        """How often something was compiled: by XLA for each new shape, by tf.function for each trace."""
         return max(self.traces, self.shapes_met) if self.by_xla else self.traces
 
     def report(self) -> str:
-        """The counts, and why the latest retrace happened, in a line."""
+        """The counts and the reason of the latest retrace, in one line."""
         counts = [_times(self.calls, "call"), _times(self.traces, "trace"), f"{_times(self.shapes_met, 'shape')} met"]
         if self.by_xla:
             counts.append(f"compiled by XLA {_times(self.compilations, 'time')}")
@@ -151,10 +151,10 @@ def compiled(
     allowed: Optional[int] = None,
     action: str = "warn",
 ) -> Any:
-    """tf.function under one set of names, counted; with `allowed`, watched too. Also a decorator.
+    """tf.function with the same arguments on every release, counted; `allowed` limits its traces. Also a decorator.
 
-    `jit_compile` and `reduce_retracing` go by whatever they are called in the installed TensorFlow. Code that needs
-    no Python `if` or `while` turned into TensorFlow's is traced sooner without `autograph`.
+    `jit_compile` and `reduce_retracing` are passed under the names that the installed TensorFlow knows. Code without
+    Python `if` or `while` on tensors traces faster with `autograph=False`.
     """
     if function is None:
         return lambda function: compiled(
@@ -177,7 +177,7 @@ def compiled(
 
 
 def watch(function: Any, allowed: int = 1, action: str = "warn") -> Compiled:
-    """Watch a tf.function that somebody else made: warn, or raise, when it is traced more often than `allowed`."""
+    """Count an existing tf.function, and warn or raise when it is traced more often than `allowed`."""
     if isinstance(function, Compiled):
         function = function.function
     if not hasattr(function, "python_function"):
@@ -193,7 +193,7 @@ def trace_count(function: Any) -> int:
 
 
 def _key(arguments: Any, options: Any) -> Any:
-    """What tells two signatures apart, without the names; made quickly, for it is wanted at every call."""
+    """A hashable key of a signature, without argument names; fast, because it is computed at every call."""
     return tuple(map(describe, tf.nest.flatten((arguments, options)))), len(arguments), tuple(sorted(options))
 
 

@@ -1,6 +1,6 @@
-"""GPUs with two roles, each with a memory limit of its own: GPU numbers and limits come in, an `Isolation` goes out.
+"""Memory limits for GPUs with two roles: some compute features, others train.
 
-One GPU, or several, makes features, others train, and none can take the memory another was promised.
+No role can take memory that was promised to the other.
 """
 
 import subprocess
@@ -11,11 +11,11 @@ from xtts.compat.devices import DeviceError, before_start, logical, physical_dev
 from xtts.compat.offered import OFFERED, Offered
 
 Gpus = Union[int, Sequence[int]]  # one, or several
-Names = Union[str, Tuple[str, ...]]  # of one, or of several, as they were asked for
+Names = Union[str, Tuple[str, ...]]  # one name where one GPU was asked for, otherwise several
 
 
 class Isolation(NamedTuple):
-    """What was done, and the names by which ops are placed now: only these GPUs are visible, numbered anew."""
+    """The result: the setting that was used, and the names of the devices, which are renumbered."""
 
     api: str  # the name TensorFlow has it under
     data_device: Names
@@ -43,10 +43,10 @@ def isolate_memory(
     model_gpu_memory_limit: int = 16384,
     offered: Offered = OFFERED,
 ) -> Isolation:
-    """Limit the memory (in MB) of a data GPU and a model GPU, or of several each, and hide all the others.
+    """Limit the memory (in MB) of one or more data GPUs and model GPUs, and hide all others.
 
-    The GPUs are numbered as the machine has them. The limits are set by the stable API, or its deprecated alias where
-    there is no other; a TensorFlow with neither gets memory growth, and a warning.
+    GPU numbers are the machine's. Limits are set by the stable API, or by its deprecated alias where there is no other;
+    a TensorFlow with neither gets memory growth and a warning.
     """
     gpus = physical_devices("GPU", offered)
     roles = {"data_gpu": (_several(data_gpu), data_gpu_memory_limit)}
@@ -79,10 +79,10 @@ def isolate_memory(
 
 
 def card_memory() -> Dict[str, int]:
-    """The memory in MB of each kind of card, by the name the driver gives it; empty where there is no driver."""
+    """The memory in MB of each model of card, by the driver's name for it; empty where there is no driver."""
     query = ["nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader,nounits"]
     try:
-        answer = subprocess.run(query, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=20, check=True)
+        answer = subprocess.run(query, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=120, check=True)
     except (OSError, subprocess.SubprocessError):
         return {}
     sizes: Dict[str, int] = {}

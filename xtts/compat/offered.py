@@ -1,6 +1,6 @@
-"""What a TensorFlow offers, and under which name: the module comes in, an `Offered` goes out.
+"""Which capabilities a TensorFlow offers, and under which names.
 
-Capabilities, not version numbers: each is looked for under the names it has had, the stable one first.
+Capabilities are looked up under all the names they have had, the stable one first; version numbers are not compared.
 """
 
 import functools
@@ -11,7 +11,7 @@ import tensorflow
 
 
 class Choice(NamedTuple):
-    """A capability: the name it was found under, and what stands there. Both None: this TensorFlow lacks it."""
+    """A capability: the name it was found under, and the object. Both are None where TensorFlow lacks it."""
 
     name: Optional[str] = None
     value: Any = None
@@ -24,7 +24,7 @@ class Choice(NamedTuple):
 
 
 class Offered(NamedTuple):
-    """Every name that has changed, or has come or gone, since TensorFlow 2.2."""
+    """Every capability whose name has changed, appeared or disappeared since TensorFlow 2.2."""
 
     version: str
     list_physical: Choice
@@ -32,7 +32,7 @@ class Offered(NamedTuple):
     set_visible: Choice
     get_visible: Choice
     set_logical_devices: Choice
-    logical_device: Choice  # one entry of what set_logical_devices takes
+    logical_device: Choice  # the type of the entries that set_logical_devices takes
     set_memory_growth: Choice
     memory_info: Choice
     device_details: Choice
@@ -41,7 +41,7 @@ class Offered(NamedTuple):
     reduce_retracing: Choice  # of tf.function, by keyword
     trace_count: Choice  # of what tf.function returns
     multi_worker: Choice  # the strategy of several machines
-    slurm: Choice  # who is in a Slurm step
+    slurm: Choice  # the cluster resolver of a Slurm step
 
     def names(self) -> Dict[str, Optional[str]]:
         """The name chosen for each capability."""

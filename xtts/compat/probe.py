@@ -1,7 +1,7 @@
-"""What really works here: the installed TensorFlow comes in, one line of JSON with the findings goes out.
+"""Tries out what works with the installed TensorFlow, and prints the findings as one line of JSON.
 
-Run in a process of its own (`python -m xtts.compat.probe`), since it configures devices, and since a TensorFlow that
-does not fit the machine takes its process down with it.
+It runs in a process of its own (`python -m xtts.compat.probe`), because it configures devices, and because a TensorFlow
+that does not fit the machine crashes its process.
 """
 
 import json
@@ -53,7 +53,7 @@ def gpus() -> str:
 
 
 def findings() -> Dict[str, Any]:
-    """Everything there is to say, with the trials made."""
+    """All findings, including the results of the trials."""
     cards = compat.physical_devices("GPU")
     if cards:
         compat.set_memory_growth("GPU")
@@ -83,7 +83,7 @@ def _expect(found: Any, wanted: Any, what: str) -> str:
 def _tried(trial: Callable[[], str]) -> Dict[str, Any]:
     try:
         return {"works": True, "detail": trial()}
-    except Exception as error:  # whatever it is, it is the finding
+    except Exception as error:  # of any kind: the failure is the finding
         return {"works": False, "detail": f"{type(error).__name__}: {error}"}
 
 

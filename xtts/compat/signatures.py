@@ -1,6 +1,6 @@
-"""What a function was called with: arguments come in, a signature goes out, and in words what changed between two.
+"""Signatures of function calls, and what changed between two of them, in words.
 
-A signature holds what makes tf.function trace anew: the dtype and shape of each tensor, the value of everything else.
+A signature holds what makes tf.function retrace: the dtype and shape of each tensor, the value of everything else.
 """
 
 import inspect
@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Op
 
 
 class Tensor(NamedTuple):
-    """A tensor, NumPy array or TensorSpec: all that tf.function sees of it."""
+    """What tf.function sees of a tensor, NumPy array or TensorSpec."""
 
     dtype: str
     shape: Optional[Tuple[Optional[int], ...]]  # None: the rank is open
@@ -18,10 +18,10 @@ class Tensor(NamedTuple):
 
 
 class Python(NamedTuple):
-    """A Python value, which tf.function builds into the graph: another value is another graph."""
+    """A Python value, which becomes a constant of the graph: another value is another graph."""
 
     value: Any  # itself where it can be hashed and compared, otherwise its type and identity
-    type: type  # True and 1 are equal, and yet two graphs
+    type: type  # True == 1, but they make two graphs
 
     def __str__(self) -> str:
         return f"the Python value {self.value!r}"
@@ -31,18 +31,18 @@ Signature = Dict[str, Any]  # the path of each leaf, such as "batch['mel']", to 
 
 
 def signature(function: Callable[..., Any], *arguments: Any, **options: Any) -> Signature:
-    """What `function` would be called with, argument by argument."""
+    """The signature of a call, by argument."""
     try:
         bound = inspect.signature(function).bind(*arguments, **options)
         bound.apply_defaults()
         named: Iterable[Tuple[str, Any]] = bound.arguments.items()
-    except (TypeError, ValueError):  # a call that will fail anyway, or a callable without a signature
+    except (TypeError, ValueError):  # a call that will fail anyway, or a callable whose signature is unknown
         named = [*((f"argument {n}", value) for n, value in enumerate(arguments)), *options.items()]
     return {path: leaf for name, value in named for path, leaf in _leaves(name, value)}
 
 
 def explain(seen: Sequence[Signature], now: Signature) -> List[str]:
-    """What changed against the nearest signature seen before: one sentence an argument.
+    """What changed from the most similar signature seen before, one phrase for each argument.
 
     >>> explain([{"mel": Tensor("float32", (8, 731))}], {"mel": Tensor("float32", (8, 802))})
     ['mel: dimension 1 was 731, now 802']
@@ -93,7 +93,7 @@ def _leaves(path: str, value: Any) -> Iterator[Tuple[str, Any]]:
 
 
 def describe(value: Any) -> Any:
-    """What tf.function sees of one argument, or of one leaf of a structure: a Tensor or a Python."""
+    """A Tensor or a Python, for an argument or a leaf of a nested one."""
     if hasattr(value, "shape") and hasattr(value, "dtype"):
         shape = value.shape
         rank = len(shape) if isinstance(shape, tuple) else shape.rank

@@ -1,6 +1,6 @@
-"""What was found out once: JSON values come in, and come back as long as what they are about has not changed.
+"""The cache of a corpus: JSON values that stay valid as long as the files they describe do not change.
 
-A cache file that is cut, altered or of another version is as good as none; one that cannot be written is not missed.
+A cache file that is truncated, altered or of another version is ignored; failing to write one is not an error.
 """
 
 import hashlib
@@ -11,13 +11,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Union
 
-VERSION = "1"  # raised when what is stored, or how it is worked out, changes
+from xtts.files import write_bytes
+
+VERSION = "1"  # increased when what is stored, or how it is computed, changes
 FOLDER = ".xtts-cache"
-COARSEST_CLOCK = 2_000_000_000  # ns; FAT's: a file may change twice in this time and keep its size and mtime
+COARSEST_CLOCK = 2_000_000_000  # ns, FAT's: a file may change twice in this time and keep its size and mtime
 
 
 def cache_folder(root: Union[str, Path]) -> Path:
-    """Where to keep what is found out about a corpus: beside it, or with the user's caches when it is read-only."""
+    """The cache folder of a corpus: inside it, or in the user's cache folder when the corpus is read-only."""
     if os.access(root, os.W_OK):
         return Path(root, FOLDER).absolute()
     home = os.environ.get("LOCALAPPDATA" if os.name == "nt" else "XDG_CACHE_HOME")
@@ -25,13 +27,13 @@ def cache_folder(root: Union[str, Path]) -> Path:
 
 
 def cache_name(kind: str, *about: object) -> str:
-    """The name of a cache file: its kind, and a digest of what it is about."""
+    """The name of a cache file: its kind, and a digest of what it describes."""
     digest = hashlib.sha256(json.dumps([str(part) for part in about]).encode()).hexdigest()
     return f"{kind}-{digest[:20]}.json"
 
 
 def load_entry(folder: Path, name: str) -> Any:
-    """What `store` was given, or None."""
+    """The value passed to `store_entry`, or None."""
     try:
         digest, _, content = (folder / name).read_bytes().partition(b"\n")
         return json.loads(content) if digest == _digest(content) else None
@@ -40,22 +42,17 @@ def load_entry(folder: Path, name: str) -> Any:
 
 
 def store_entry(folder: Path, name: str, value: Any) -> None:
-    """Keep a JSON value, wholly or not at all."""
+    """Store a JSON value atomically."""
     content = json.dumps(value, separators=(",", ":")).encode()
-    partial = folder / f"{name}.{os.getpid()}.{time.monotonic_ns()}"
     with suppress(OSError):  # a full or read-only disk costs time, not the run
-        folder.mkdir(parents=True, exist_ok=True)
-        partial.write_bytes(_digest(content) + b"\n" + content)
-        partial.replace(folder / name)
-    with suppress(OSError):
-        partial.unlink()
+        write_bytes(folder / name, _digest(content) + b"\n" + content)
 
 
 class FileFacts:
-    """What is known of files, each as long as its size and mtime stay the same."""
+    """Facts about files, each valid as long as the file keeps its size and mtime."""
 
     def __init__(self, folder: Optional[Path], name: str) -> None:
-        """With no folder nothing is known, and nothing is kept."""
+        """Without a folder nothing is recalled or kept."""
         self._folder = folder
         self._name = name
         self._before: Dict[str, List[Any]] = (load_entry(folder, name) if folder else None) or {}
@@ -63,7 +60,7 @@ class FileFacts:
         self._trusted = time.time_ns() - COARSEST_CLOCK  # a file changed later may be changing still
 
     def recall(self, path: str, size: int, mtime: int) -> Optional[List[Any]]:
-        """What was noted of the file."""
+        """What was noted about the file, or None."""
         fact = self._before.get(path)
         if fact is None or fact[0] != size or fact[1] != mtime:
             return None
@@ -71,12 +68,12 @@ class FileFacts:
         return fact[2:]
 
     def note(self, path: str, size: int, mtime: int, fact: List[Any]) -> None:
-        """Remember what was found out; `save` keeps it."""
+        """Remember a fact; `save` writes it."""
         if mtime < self._trusted:
             self._now[path] = [size, mtime, *fact]
 
     def save(self) -> None:
-        """Keep what was recalled and noted, and forget files that were not asked for."""
+        """Write what was recalled and noted; files that were not asked for are forgotten."""
         if self._folder and self._now != self._before:
             store_entry(self._folder, self._name, self._now)
 

@@ -1,7 +1,7 @@
-"""What was found of how a run speaks: judgements of single waves come in; figures, a table for people and JSON go out.
+"""The results of an evaluation: scores of single waves, their summary, and both as a table and as JSON.
 
-Three things stand side by side: the recordings, which are as good as it can get; the recordings through the codec and
-Griffin-Lim, which is as good as any GPT on this codec can get; and what the model says.
+Three kinds of waves are compared: the recordings, which are the upper bound; the recordings through the codec and
+Griffin-Lim, which are the upper bound for any GPT on this codec; and what the model says.
 """
 
 from collections import Counter
@@ -12,54 +12,54 @@ import attrs
 from xtts.formatting import count_of
 
 RECORDING, CODEC, SAID = "recordings", "codec", "said"
-HEADS = {RECORDING: "recordings", CODEC: "through the codec", SAID: "said by the model"}
-WIDTH = 18  # characters of a column
+HEADINGS = {RECORDING: "recordings", CODEC: "through the codec", SAID: "said by the model"}
+COLUMN_WIDTH = 18  # characters
 
 Row = Callable[["Figures"], str]
 
 
 @attrs.frozen
-class Heard:
-    """One wave, judged."""
+class WaveScores:
+    """The scores of one wave."""
 
     seconds: float
-    distortion: Optional[float] = None  # from the recording, dB
-    heard: Mapping[str, str] = attrs.field(factory=dict)  # by each recogniser
-    edits: Mapping[str, int] = attrs.field(factory=dict)  # from that to what was to be said, in words
-    similarity: Optional[float] = None  # to other recordings of the speaker, -1 to 1
-    nearest: Optional[str] = None  # the speaker whose recordings it is most like
-    is_cut: bool = False  # the model did not stop by itself
+    distortion: Optional[float] = None  # mel-cepstral distortion against the recording, dB
+    heard: Mapping[str, str] = attrs.field(factory=dict)  # the transcript of each recogniser
+    edits: Mapping[str, int] = attrs.field(factory=dict)  # word edits from the text to each transcript
+    similarity: Optional[float] = None  # cosine similarity to other recordings of the speaker
+    nearest: Optional[str] = None  # the speaker with the most similar recordings
+    is_cut: bool = False  # the model did not generate a stop token
 
 
 @attrs.frozen
-class Judged:
-    """An utterance that was held out: the recording, and the same text said again."""
+class UtteranceScores:
+    """The scores of a held-out utterance: of its recording, and of its text as the model says it."""
 
     id: str
     text: str
     language: str
     speaker: str
-    reference: str  # the id of the recording whose voice it is said in
-    letters: int  # that are spoken: letters and digits of the text as it is said
-    words: int  # that recognisers listen for; 0 in a language they do not know
-    waves: Mapping[str, Heard]  # by the names of the three things
+    reference: str  # id of the recording that the voice is cloned from
+    letters: int  # letters and digits of the normalised text
+    words: int  # that recognisers are scored on; 0 in a language they do not know
+    waves: Mapping[str, WaveScores]  # by kind: RECORDING, CODEC, SAID
 
 
 @attrs.frozen
 class Figures:
-    """Of one of the three things, over all utterances."""
+    """The summary of one kind of waves over all utterances."""
 
     utterances: int
     distortion: Optional[float]  # mean, dB
     letters_per_second: Optional[float]
-    pace: Optional[float]  # of speech, against the recordings'
+    pace: Optional[float]  # speaking rate, relative to the recordings
     words: int
-    error_rates: Mapping[str, float]  # by each recogniser: edits for every word
+    error_rates: Mapping[str, float]  # word error rate of each recogniser
     similarity: Optional[float]
-    own_voice: Optional[int]  # utterances nearest to their own speaker
+    own_voice: Optional[int]  # utterances most similar to their own speaker
     confusion: Mapping[str, Mapping[str, int]]  # speaker to nearest speaker to utterances
-    cut: int  # sentences that did not end
-    silent: int  # and of which nothing was said
+    cut: int  # sentences without a stop token
+    silent: int  # sentences of which nothing was said
 
     def as_json(self) -> Dict[str, Any]:
         found = attrs.asdict(self)
@@ -69,21 +69,21 @@ class Figures:
 
 @attrs.frozen
 class Evaluation:
-    """All that was found of a run."""
+    """All results of evaluating a run."""
 
     folder: str
-    steps: Mapping[str, int]  # that each stage has taken
-    is_held_out: bool  # False where nothing was held out, and this was trained on
-    read_before: int  # utterances whose texts were trained on, in other recordings
-    losses: Mapping[str, Mapping[str, float]]  # of each stage: the whole, and its parts
-    codec: Mapping[str, float]  # of mels through the codec
-    voiceprint: str  # how voices were compared
-    utterances: Sequence[Judged]
-    unknown_words: Sequence[str] = ()  # that a recogniser has no pronunciation for
+    steps: Mapping[str, int]  # optimizer steps of each stage
+    is_held_out: bool  # False when nothing was held out, and training data is evaluated
+    read_before: int  # utterances whose texts were trained on in other recordings
+    losses: Mapping[str, Mapping[str, float]]  # of each stage: the total and its terms
+    codec: Mapping[str, float]  # codec reconstruction metrics
+    voiceprint: str  # name of the voice encoder
+    utterances: Sequence[UtteranceScores]
+    unknown_words: Sequence[str] = ()  # without an entry in a recogniser's dictionary
 
     def figures(self) -> Dict[str, Figures]:
-        """The figures of each thing that there is."""
-        names = [name for name in HEADS if any(name in one.waves for one in self.utterances)]
+        """The summary of each kind of waves that was evaluated."""
+        names = [name for name in HEADINGS if any(name in one.waves for one in self.utterances)]
         return {name: summarise(self.utterances, name) for name in names}
 
     def as_json(self) -> Dict[str, Any]:
@@ -92,7 +92,7 @@ class Evaluation:
         return found
 
     def text(self) -> str:
-        """A page for people."""
+        """The results as a page of text."""
         what = "held out" if self.is_held_out else "trained on, as nothing was held out"
         if self.read_before:
             what += f", {self.read_before:,} of them with a text that was trained on in another recording"
@@ -100,11 +100,11 @@ class Evaluation:
         lines = [f"{self.folder}: {count_of(len(self.utterances), 'utterance')} {what}; {steps}", ""]
         for stage, losses in self.losses.items():
             parts = ", ".join(f"{name} {value:.3f}" for name, value in losses.items() if name != "loss")
-            lines.append(f"{stage + ' loss':<28}{losses['loss']:>{WIDTH}.3f}   {parts}")
+            lines.append(f"{stage + ' loss':<28}{losses['loss']:>{COLUMN_WIDTH}.3f}   {parts}")
         if self.codec:
-            lines.append(f"{'codec, mel error':<28}{self.codec['mel_error']:>{WIDTH - 3}.2f} dB")
-            lines.append(f"{'codec, mel-cepstral':<28}{self.codec['distortion']:>{WIDTH - 3}.2f} dB")
-            lines.append(f"{'codec, codes in use':<28}{self.codec['codes_used']:>{WIDTH}.0%}")
+            lines.append(f"{'codec, mel error':<28}{self.codec['mel_error']:>{COLUMN_WIDTH - 3}.2f} dB")
+            lines.append(f"{'codec, mel-cepstral':<28}{self.codec['distortion']:>{COLUMN_WIDTH - 3}.2f} dB")
+            lines.append(f"{'codec, codes in use':<28}{self.codec['codes_used']:>{COLUMN_WIDTH}.0%}")
         return "\n".join([*lines, "", *_table(self.figures(), self.voiceprint), *self._notes()]) + "\n"
 
     def _notes(self) -> List[str]:
@@ -114,8 +114,8 @@ class Evaluation:
         return ["", f"sphinx has no pronunciation for {count_of(len(self.unknown_words), 'word')}: {few}"]
 
 
-def summarise(utterances: Sequence[Judged], name: str) -> Figures:
-    """The figures of one thing."""
+def summarise(utterances: Sequence[UtteranceScores], name: str) -> Figures:
+    """The summary of one kind of waves."""
     pairs = [(one, one.waves[name]) for one in utterances if name in one.waves]
     sounding = [(one, wave) for one, wave in pairs if wave.seconds > 0]
     letters, seconds = sum(one.letters for one, _ in sounding), sum(wave.seconds for _, wave in sounding)
@@ -162,17 +162,17 @@ def _table(found: Mapping[str, Figures], voiceprint: str) -> List[str]:
     rows["did not end"] = lambda one: str(one.cut)
     rows["silent"] = lambda one: str(one.silent)
     margin = max(map(len, rows)) + 2
-    head = " " * margin + "".join(f"{HEADS[name]:>{WIDTH}}" for name in found)
+    head = " " * margin + "".join(f"{HEADINGS[name]:>{COLUMN_WIDTH}}" for name in found)
     shown = [[row(one) for one in found.values()] for row in rows.values()]
     return [head] + [
-        f"{label:<{margin}}" + "".join(f"{cell:>{WIDTH}}" for cell in cells)
+        f"{label:<{margin}}" + "".join(f"{cell:>{COLUMN_WIDTH}}" for cell in cells)
         for label, cells in zip(rows, shown)
         if set(cells) != {"–"}
     ]
 
 
 def _understood(rate: float) -> float:
-    """The share of words that were understood; more may be wrong than were to be said."""
+    """1 - word error rate, at least 0: there may be more errors than words."""
     return max(0.0, 1.0 - rate)
 
 

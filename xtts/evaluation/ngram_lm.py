@@ -1,7 +1,9 @@
-"""What is likely to be said: sentences come in as words; an ARPA file of trigrams goes out, for a recogniser to expect.
+"""A trigram language model with Witten-Bell smoothing, written as an ARPA file for pocketsphinx.
 
-Words are as likely as they were seen to be after the two before them, mixed with what is likely after one, and in all
-(Witten and Bell 1991): the more different words followed, the more is left for others.
+The probability of a word after two others is interpolated with that after one and with its unigram probability: the
+more different words followed a context, the more is left for unseen ones (Witten and Bell 1991).
+
+By hand because kenlm and SRILM are programs to be compiled, NLTK writes no ARPA files, and this is one page.
 """
 
 import math
@@ -10,14 +12,14 @@ from typing import Counter as Counted
 from typing import Iterable, List, Sequence, Tuple
 
 START, END = "<s>", "</s>"
-ORDER = 3  # words that are looked at together
-NEVER = -99.0  # the logarithm of no chance at all
+ORDER = 3  # words of the longest n-gram
+NEVER = -99.0  # ARPA's logarithm of probability 0
 
 Gram = Tuple[str, ...]
 
 
 class TrigramModel:
-    """Sentences, counted; words that none of them has count as one that was said alone."""
+    """Counts of the n-grams of sentences; each word of `others` that none of them has is counted once, by itself."""
 
     def __init__(self, sentences: Iterable[Sequence[str]], others: Iterable[str] = ()) -> None:
         self._counts: List[Counted[Gram]] = [Counter() for _ in range(ORDER)]
@@ -30,43 +32,43 @@ class TrigramModel:
         single.setdefault((END,), 1)
         single.setdefault((START,), 1)
         self._all = sum(single.values()) - single[START,]
-        self._totals: Counted[Gram] = Counter()  # how often something follows
-        self._kinds: Counted[Gram] = Counter()  # and how many different words
+        self._totals: Counted[Gram] = Counter()  # how often a context is followed by a word
+        self._distinct: Counted[Gram] = Counter()  # and by how many different ones
         for counts in self._counts[1:]:
             for gram, count in counts.items():
                 self._totals[gram[:-1]] += count
-                self._kinds[gram[:-1]] += 1
+                self._distinct[gram[:-1]] += 1
 
     @property
     def words(self) -> List[str]:
         return sorted(word for (word,) in self._counts[0] if word not in (START, END))
 
-    def chance(self, gram: Gram) -> float:
-        """Of the last word, after the others."""
+    def probability(self, gram: Gram) -> float:
+        """The probability of the last word after the others."""
         if len(gram) == 1:
             return 0.0 if gram == (START,) else self._counts[0][gram] / self._all
         before = gram[:-1]
         if before not in self._totals:
-            return self.chance(gram[1:])
+            return self.probability(gram[1:])
         seen = self._counts[len(gram) - 1][gram] / self._totals[before]
-        rest = self._rest(before)
-        return (1 - rest) * seen + rest * self.chance(gram[1:])
+        backoff = self._backoff(before)
+        return (1 - backoff) * seen + backoff * self.probability(gram[1:])
 
     def arpa(self) -> str:
-        """The text of the file."""
+        """The model in ARPA format."""
         lines = ["\\data\\", *(f"ngram {length}={len(grams)}" for length, grams in enumerate(self._counts, 1))]
         for length, grams in enumerate(self._counts, 1):
             lines += ["", f"\\{length}-grams:"]
             for gram in sorted(grams):
-                line = f"{_logarithm(self.chance(gram)):.5f}\t{' '.join(gram)}"
-                lines.append(line if length == ORDER else f"{line}\t{_logarithm(self._rest(gram)):.5f}")
+                line = f"{_log10(self.probability(gram)):.5f}\t{' '.join(gram)}"
+                lines.append(line if length == ORDER else f"{line}\t{_log10(self._backoff(gram)):.5f}")
         return "\n".join([*lines, "", "\\end\\", ""])
 
-    def _rest(self, before: Gram) -> float:
-        """The share that is left for words that were not seen here."""
-        kinds = self._kinds[before]
-        return kinds / (kinds + self._totals[before]) if kinds else 1.0
+    def _backoff(self, before: Gram) -> float:
+        """The probability left for words that were not seen after a context."""
+        distinct = self._distinct[before]
+        return distinct / (distinct + self._totals[before]) if distinct else 1.0
 
 
-def _logarithm(chance: float) -> float:
-    return math.log10(chance) if chance > 0 else NEVER
+def _log10(probability: float) -> float:
+    return math.log10(probability) if probability > 0 else NEVER

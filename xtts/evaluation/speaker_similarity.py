@@ -1,9 +1,9 @@
-"""Whose voice it is: waves come in; a vector for each goes out, nearer to another of the same speaker than to others.
+"""Speaker embeddings: vectors that are closer for two waves of one speaker than for waves of two speakers.
 
-`Trained` is the speaker encoder of the package resemblyzer (GE2E, three LSTM layers, trained on thousands of people).
-Its weights are read from the package without running anything in it, and its layers are computed here, so neither it
-nor torch need be importable. `Plain` is no such thing: the mean outline of the spectrum, how far it moves, and the
-pitch, each against how they differ in recordings of the corpus. It needs nothing, and it can be fooled.
+`ResemblyzerEncoder` is the speaker encoder of the package resemblyzer (GE2E, three LSTM layers, trained on thousands of
+people). Its weights are read from the package without running anything in it, and its layers are computed here, so
+neither it nor torch need be importable. `CepstralEncoder` is a stand-in where that package is missing: the mean and
+the spread of the spectral envelope, and the pitch, standardised over recordings of the corpus. It is easily fooled.
 """
 
 import importlib.util
@@ -17,131 +17,139 @@ from xtts.errors import XttsError
 from xtts.evaluation.metrics import cepstra, pitch_track
 from xtts.weights import torch_file
 
-RATE = 16000  # Hz, that voices are heard at
-SPEC = MelSpec(sample_rate=RATE, n_fft=400, win_length=400, hop_length=160, n_mels=40, scale="slaney")
+SAMPLE_RATE = 16000  # Hz, of the waves that are compared
+SPEC = MelSpec(sample_rate=SAMPLE_RATE, n_fft=400, win_length=400, hop_length=160, n_mels=40, scale="slaney")
 LAYERS = 3
-CUT = 160  # frames that the encoder hears at a time, 1.6 s
-STEP = 77  # frames from one cut to the next
-COVERED = 0.75  # of the last cut must be sound
-LOUDNESS = 10 ** (-30 / 20)  # root mean square that a quieter wave is raised to
-PITCH_WEIGHT = 3.0  # of the pitch among the cepstra: it tells the most, and is one number of many
+WINDOW_FRAMES = 160  # frames that the encoder takes at a time, 1.6 s
+HOP_FRAMES = 77  # from one window to the next
+MIN_COVERAGE = 0.75  # of the last window must lie within the wave
+TARGET_LEVEL = 10 ** (-30 / 20)  # RMS to which quieter waves are amplified
+PITCH_WEIGHT = 3.0  # weight of the pitch among the cepstra: one number of many, and the one that tells most
 
 
 class VoiceEncoder(Protocol):
-    """A way to hear whose voice it is."""
+    """Turns waves into speaker embeddings."""
 
     name: str
 
     def __call__(self, waves: Sequence[np.ndarray]) -> np.ndarray:
-        """The vectors of waves at RATE, [waves, width], each of length 1."""
+        """The embeddings of waves at SAMPLE_RATE, [waves, width], each of length 1."""
 
 
 def make_voice_encoder(recordings: Sequence[np.ndarray], is_plain: bool = False) -> VoiceEncoder:
-    """The best there is: trained where its weights are installed; `recordings` are of several speakers."""
+    """The best available encoder: resemblyzer's if it is installed. `recordings` should be of several speakers."""
     path = None if is_plain else weights_file()
     return ResemblyzerEncoder(path) if path is not None else CepstralEncoder(recordings)
 
 
 def weights_file() -> Optional[Path]:
-    """Where resemblyzer keeps its weights; None where it is not installed."""
+    """resemblyzer's file of weights; None when it is not installed."""
     found = importlib.util.find_spec("resemblyzer")
     path = Path(str(found.origin)).parent / "pretrained.pt" if found and found.origin else None
     return path if path is not None and path.is_file() else None
 
 
 class ResemblyzerEncoder:
-    """resemblyzer's encoder."""
+    """The speaker encoder of resemblyzer."""
 
     name = "resemblyzer"
 
     def __init__(self, path: Path) -> None:
         try:
             state = torch_file.load_torch_file(path)["model_state"]
-            self._weights: Dict[str, np.ndarray] = {name: np.asarray(state[name], np.float32) for name in _names()}
+            self._weights: Dict[str, np.ndarray] = {
+                name: np.asarray(state[name], np.float32) for name in _weight_names()
+            }
         except (KeyError, TypeError, ValueError):
-            raise XttsError(f"{path}: these are not resemblyzer's weights; run: pip install -U resemblyzer") from None
+            raise XttsError(f"{path}: not resemblyzer's weights; run: pip install -U resemblyzer") from None
 
     def __call__(self, waves: Sequence[np.ndarray]) -> np.ndarray:
-        cuts = [_cuts(wave) for wave in waves]
-        encoded = self._encoded(np.concatenate(cuts))  # all at once: small products waste most of their time
-        ends = np.cumsum([len(own) for own in cuts])
+        windows = [_windows(wave) for wave in waves]
+        encoded = self._encoded(np.concatenate(windows))  # in one batch: small matrix products are slow
+        ends = np.cumsum([len(own) for own in windows])
         return np.stack([_unit(own.mean(axis=0)) for own in np.split(encoded, ends[:-1])])
 
     def _encoded(self, x: np.ndarray) -> np.ndarray:
-        """Vectors [B, 256] of cuts [B, CUT, 40]."""
+        """Embeddings [B, 256] of windows [B, WINDOW_FRAMES, 40]."""
         for layer in range(LAYERS):
             x = self._lstm(x, layer)
         projected = x[:, -1] @ self._weights["linear.weight"].T + self._weights["linear.bias"]
         return np.stack([_unit(row) for row in np.maximum(projected, 0)])
 
     def _lstm(self, x: np.ndarray, layer: int) -> np.ndarray:
-        """A layer's outputs, [B, T, width]. Gates lie in torch's order: in, forget, new, out."""
-        into, across, *biases = (self._weights[f"lstm.{kind}_l{layer}"] for kind in _KINDS)
-        given = x @ into.T + (biases[0] + biases[1])
-        width = across.shape[1]
-        state, memory = np.zeros((len(x), width), np.float32), np.zeros((len(x), width), np.float32)
+        """The outputs of a layer, [B, T, width]. The gates are in torch's order: input, forget, cell, output."""
+        input_weights, recurrent_weights, *biases = (self._weights[f"lstm.{kind}_l{layer}"] for kind in _LSTM_WEIGHTS)
+        projected = x @ input_weights.T + (biases[0] + biases[1])
+        width = recurrent_weights.shape[1]
+        hidden, cell = np.zeros((len(x), width), np.float32), np.zeros((len(x), width), np.float32)
         outputs = np.empty((*x.shape[:2], width), np.float32)
         for step in range(x.shape[1]):
-            gates = given[:, step] + state @ across.T
-            enter, keep, leave = (_sigmoid(gates[:, at * width : (at + 1) * width]) for at in (0, 1, 3))
-            memory = keep * memory + enter * np.tanh(gates[:, 2 * width : 3 * width])
-            state = leave * np.tanh(memory)
-            outputs[:, step] = state
+            gates = projected[:, step] + hidden @ recurrent_weights.T
+            input_gate, forget_gate, output_gate = (
+                _sigmoid(gates[:, at * width : (at + 1) * width]) for at in (0, 1, 3)
+            )
+            cell = forget_gate * cell + input_gate * np.tanh(gates[:, 2 * width : 3 * width])
+            hidden = output_gate * np.tanh(cell)
+            outputs[:, step] = hidden
         return outputs
 
 
 class CepstralEncoder:
-    """Outline, movement and pitch, against their means and spreads in `recordings`."""
+    """Mean and spread of the cepstra, and pitch, standardised over `recordings`."""
 
     name = "plain"
 
     def __init__(self, recordings: Sequence[np.ndarray]) -> None:
-        found = np.stack([_outline(wave) for wave in recordings])
+        found = np.stack([_features(wave) for wave in recordings])
         self._mean, self._spread = found.mean(axis=0), found.std(axis=0)
 
     def __call__(self, waves: Sequence[np.ndarray]) -> np.ndarray:
-        scale = _weights() / np.maximum(self._spread, 1e-3)
-        return np.stack([_unit((_outline(wave) - self._mean) * scale) for wave in waves])
+        scale = _feature_weights() / np.maximum(self._spread, 1e-3)
+        return np.stack([_unit((_features(wave) - self._mean) * scale) for wave in waves])
 
 
-def _outline(wave: np.ndarray) -> np.ndarray:
+def _features(wave: np.ndarray) -> np.ndarray:
     wave = np.asarray(wave, np.float32) if len(wave) else np.zeros(1, np.float32)
-    logs = log_mel(wave * np.float32(0.1 / max(_level(wave), 1e-6)), SPEC)  # how near the floor is must not tell
-    level = logs.mean(axis=1)
-    shapes = cepstra(logs[level >= np.median(level)])  # of the louder half, which is speech
-    found = pitch_track(wave, RATE)
-    pitch = np.log2(np.median(found)) if len(found) else np.log2(150.0)
-    return np.concatenate([shapes.mean(axis=0), shapes.std(axis=0), [pitch]])
+    level = 0.1  # RMS: all waves lie equally far above the floor of the log mel
+    logs = log_mel(wave * np.float32(level / max(_rms(wave), 1e-6)), SPEC)
+    loudness = logs.mean(axis=1)
+    envelopes = cepstra(logs[loudness >= np.median(loudness)])  # of the louder half of the frames, which is speech
+    pitches = pitch_track(wave, SAMPLE_RATE)
+    pitch = np.log2(np.median(pitches)) if len(pitches) else np.log2(150.0)
+    return np.concatenate([envelopes.mean(axis=0), envelopes.std(axis=0), [pitch]])
 
 
-def _level(wave: np.ndarray) -> float:
+def _rms(wave: np.ndarray) -> float:
     """The root mean square."""
     return float(np.sqrt(np.mean(np.square(wave, dtype=np.float64)))) if len(wave) else 0.0
 
 
-def _cuts(wave: np.ndarray) -> np.ndarray:
-    """What the encoder hears of a wave, [cuts, CUT, 40]."""
-    level, starts = _level(wave), _starts(len(wave))
-    padded = np.zeros(max(len(wave), (starts[-1] + CUT) * SPEC.hop_length), np.float32)
-    padded[: len(wave)] = wave if not 0 < level < LOUDNESS else wave * np.float32(LOUDNESS / level)
-    heard = mel(padded, SPEC)
-    return np.stack([heard[start : start + CUT] for start in starts])
+def _windows(wave: np.ndarray) -> np.ndarray:
+    """The windows of a wave that are encoded, [windows, WINDOW_FRAMES, 40]."""
+    level, starts = _rms(wave), _window_starts(len(wave))
+    padded = np.zeros(max(len(wave), (starts[-1] + WINDOW_FRAMES) * SPEC.hop_length), np.float32)
+    padded[: len(wave)] = wave if not 0 < level < TARGET_LEVEL else wave * np.float32(TARGET_LEVEL / level)
+    frames = mel(padded, SPEC)
+    return np.stack([frames[start : start + WINDOW_FRAMES] for start in starts])
 
 
-def _weights() -> np.ndarray:
+def _feature_weights() -> np.ndarray:
     return np.array([*np.ones(2 * cepstra(np.zeros((1, SPEC.n_mels))).shape[1]), PITCH_WEIGHT])
 
 
-def _starts(samples: int) -> Sequence[int]:
-    """The first frames of the cuts that a wave is heard in."""
+def _window_starts(samples: int) -> Sequence[int]:
+    """The first frame of each window of a wave."""
     count = samples // SPEC.hop_length + 1
-    starts = list(range(0, max(1, count - CUT + STEP + 1), STEP))
+    starts = list(range(0, max(1, count - WINDOW_FRAMES + HOP_FRAMES + 1), HOP_FRAMES))
     covered = samples / SPEC.hop_length - starts[-1]
-    return starts[:-1] if len(starts) > 1 and covered < COVERED * CUT else starts
+    return starts[:-1] if len(starts) > 1 and covered < MIN_COVERAGE * WINDOW_FRAMES else starts
 
 
-def _names() -> Sequence[str]:
-    return [f"lstm.{kind}_l{layer}" for layer in range(LAYERS) for kind in _KINDS] + ["linear.weight", "linear.bias"]
+def _weight_names() -> Sequence[str]:
+    return [f"lstm.{kind}_l{layer}" for layer in range(LAYERS) for kind in _LSTM_WEIGHTS] + [
+        "linear.weight",
+        "linear.bias",
+    ]
 
 
 def _sigmoid(x: np.ndarray) -> np.ndarray:
@@ -152,4 +160,4 @@ def _unit(vector: np.ndarray) -> np.ndarray:
     return np.asarray(vector / max(float(np.linalg.norm(vector)), 1e-9))
 
 
-_KINDS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+_LSTM_WEIGHTS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")

@@ -15,9 +15,7 @@ import tensorflow as tf
 from xtts import compat
 from xtts.inference.loading import LoadedModel
 from xtts.inference.voices import Voice
-from xtts.model.codec import Codec
-from xtts.model.generation import Progress, begin, extend
-from xtts.model.gpt import Gpt
+from xtts.model.generation import Progress, begin, decode_codes, extend, max_codes
 from xtts.model.mel import log_mel, transform_for
 from xtts.model.sampling import Sampling, sampling
 from xtts.pipeline.features import reference_spec
@@ -25,7 +23,6 @@ from xtts.pipeline.features import reference_spec
 Tensor = Any  # tf.Tensor; TensorFlow brings no types
 
 SMALLEST = 32  # tokens, codes or frames that a function is made for; the other sizes are each twice the last
-CODES_PER_TOKEN = 12  # a sentence that is longer is not going to stop
 SPEAKER_RATE = 16000  # Hz, that the speaker encoder hears
 
 
@@ -39,16 +36,6 @@ def padded_size(length: int, most: int, size: int = SMALLEST) -> int:
 def padded_sizes(most: int) -> List[int]:
     """Every size that a length up to `most` may be rounded up to."""
     return sorted({padded_size(length, most) for length in range(1, most + 1)})
-
-
-def max_codes(gpt: Gpt, text_size: int) -> int:
-    """Codes of a text of so many tokens, after which it is not going to stop."""
-    return min(gpt.size.audio_positions - 3, CODES_PER_TOKEN * text_size + 8)
-
-
-def decode_codes(codec: Codec, gpt: Gpt, codes: Tensor, lengths: Tensor) -> Tensor:
-    """The mels [B, 4 C, n_mels] of codes [B, C] that a GPT has said, marks among them perhaps."""
-    return codec.decode(tf.where(codes < gpt.tokens.audio_start, codes, 0), lengths)
 
 
 @attrs.frozen

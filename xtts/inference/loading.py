@@ -25,11 +25,11 @@ from xtts.recipe import loading
 from xtts.recipe.schema import AudioSection, Recipe
 from xtts.text import tokenizer as text
 from xtts.training.checkpoint import Checkpoints
+from xtts.training.stages import STAGES
 from xtts.weights import assignment, model_folder
 from xtts.weights.layout import MEL_STATS, PREFIXES, ModelDescription
 from xtts.weights.safetensors_file import Tensors
 
-VOICES = "voices"  # where a run keeps recordings that it held out
 REFERENCE_SECONDS = 6.0  # of a voice, that the published model hears at a time
 # How codes are drawn: as XTTS-v2 was published; and for a run's own model, whose few codes must be said again and
 # again, and which is understood best when little is left to chance.
@@ -133,7 +133,7 @@ def _parts(
     model: ModelDescription, tensors: Tensors, tokenizer: text.Tokenizer, use_stop_token: bool
 ) -> Dict[str, Any]:
     """The parts of a model with their weights; None for one that is not there."""
-    size, random = model.size, np.random.default_rng(0)
+    size, random = model.size, None
     tokens = Tokens(
         text=model.text_tokens,
         audio=size.codec.audio_tokens,
@@ -150,8 +150,7 @@ def _parts(
     parts["decoder"] = WaveformDecoder(size.decoder, size.gpt.width, size.speaker.width, random) if speaks else None
     for name, part in parts.items():
         if part is not None:
-            own = {key: tensor for key, tensor in tensors.items() if key.startswith(PREFIXES[name])}
-            assignment.load_weights(part, own, PREFIXES[name])
+            assignment.load_weights(part, tensors, PREFIXES[name])
     return parts
 
 
@@ -185,5 +184,5 @@ def _limits(folder: Path, model: ModelDescription, is_published: bool) -> _Limit
 def _unfinished(folder: Path, recipe: Recipe) -> str:
     """What a run without a model still has to do."""
     steps = Checkpoints(folder / "gpt").steps()
-    where = f"is at step {steps[-1]:,} of {recipe.steps_of('gpt'):,}" if steps else "has not begun"
+    where = f"is at step {steps[-1]:,} of {STAGES['gpt'].steps(recipe):,}" if steps else "has not begun"
     return f"{folder}: the run's GPT {where}, and speaks only when it is finished; run its recipe again, to the end"

@@ -24,15 +24,15 @@ import tensorflow as tf
 from xtts import compat
 from xtts.errors import XttsError
 from xtts.inference import loading
-from xtts.inference.generation import SPEAKER_RATE, decode_codes, padded_sizes
+from xtts.inference.generation import SPEAKER_RATE, padded_sizes
 from xtts.inference.loading import LoadedModel
-from xtts.inference.voices import MOST
-from xtts.model.generation import generate
+from xtts.model.generation import decode_codes, generate
 from xtts.model.mel import log_mel
 from xtts.model.sampling import Sampling
 from xtts.pipeline.features import reference_spec
 from xtts.planning.sizes import LATENTS
 from xtts.text.tokenizer import TOKENIZER
+from xtts.training.reference_voices import MAX_SECONDS
 
 Tensor = Any  # tf.Tensor; TensorFlow brings no types
 Named = Dict[str, Tensor]
@@ -89,7 +89,7 @@ def serving_functions(model: LoadedModel) -> Dict[str, compat.Compiled]:
             _spec("latents", tf.float32, 1, most, width),
             _spec("speaker", tf.float32, 1, model.speaker_width),
         )
-        found["speaker"] = _compiled(speaker, _spec("wave", tf.float32, 1, int(MOST * SPEAKER_RATE)), length)
+        found["speaker"] = _compiled(speaker, _spec("wave", tf.float32, 1, int(MAX_SECONDS * SPEAKER_RATE)), length)
         found["waveform"] = _compiled(waveform, latents, length, vector)
     return found
 
@@ -107,7 +107,7 @@ def write_savedmodel(folder: Union[str, Path], out: Union[str, Path]) -> Path:
     """Write the model of a folder that a run or an import has made; the new folder, whole or not at all."""
     out = Path(out)
     if out.exists() and not (out.is_dir() and not any(out.iterdir())):
-        raise SavedModelError(f"{out}: this is there already; name a folder that is new or empty")
+        raise SavedModelError(f"{out}: this exists already; name a folder that is new or empty")
     model, parts = loading.load_model(folder), tf.Module()
     parts.gpt, parts.codec, parts.decoder, parts.speaker = model.gpt, model.codec, model.decoder, model.speaker
     draft = out.parent / f".{out.name}.{os.getpid()}"
@@ -133,7 +133,7 @@ def describe_model(model: LoadedModel) -> Dict[str, Any]:
     return {
         "sample_rate": model.sample_rate,
         "reference": {"sample_rate": model.audio.sample_rate, "samples": model.reference_samples},
-        "speaker": {"sample_rate": SPEAKER_RATE, "samples": int(MOST * SPEAKER_RATE)} if model.speaker else None,
+        "speaker": {"sample_rate": SPEAKER_RATE, "samples": int(MAX_SECONDS * SPEAKER_RATE)} if model.speaker else None,
         "text_sizes": sizes,
         "most_codes": model.most_codes,
         "languages": model.tokenizer.languages,

@@ -19,10 +19,11 @@ from xtts.audio import resample, wav
 from xtts.errors import XttsError
 from xtts.inference import voices
 from xtts.inference.generation import SPEAKER_RATE, GeneratedCodes, Generator, SamplingParams
-from xtts.inference.loading import VOICES, LoadedModel, load_model
+from xtts.inference.loading import LoadedModel, load_model
 from xtts.inference.vocoder import fade_edges, make_vocoder
 from xtts.inference.voices import Note, Voice, VoiceError
 from xtts.text.splitting import TextPiece, is_spoken, split_paragraphs, split_text
+from xtts.training.reference_voices import VOICES
 
 PathLike = Union[str, Path]
 References = Union[Voice, PathLike, Sequence[PathLike]]
@@ -92,11 +93,6 @@ class Wave:
         }
 
 
-def load_synthesizer(folder: PathLike, note: Optional[Note] = None) -> "Synthesizer":
-    """The model of a folder that a run or an import has made; `note` is told what should be known and is no mistake."""
-    return Synthesizer.load(folder, note)
-
-
 class Synthesizer:
     """A model, ready to speak. Its compiled functions are traced at the first call of a size and kept."""
 
@@ -107,7 +103,7 @@ class Synthesizer:
 
     @classmethod
     def load(cls, folder: PathLike, note: Optional[Note] = None) -> "Synthesizer":
-        """Load the model of a run, or of an import. `note` is called with remarks, such as characters left out."""
+        """Load the model of a run's or an import's folder. `note` is called with each remark; default: print to stderr."""
         return cls(load_model(folder), note)
 
     @property

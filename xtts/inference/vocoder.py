@@ -87,7 +87,7 @@ class _ByCodec:
             return np.zeros(0, np.float32)
         hop, first = self._spec.hop_length, max(0, self._done - BEFORE)
         known = self._heard[hop * first :]
-        wave = griffin_lim(mel[first:], self._spec, stats=self._stats, known=known)
+        wave = griffin_lim(mel[first:], self._spec, mel_norms=self._stats, known=known)
         new = np.array(wave[hop * (self._done - first) : hop * (end - first)])
         fade = min(len(new), len(self._ahead))
         share = np.linspace(0, 1, fade + 2, dtype=np.float32)[1:-1]

@@ -5,8 +5,6 @@ A voice's file is safetensors: `style`, the latents [32, width]; `speaker`, a ve
 encoder; and in its metadata which model made them. To any other model these numbers mean nothing.
 """
 
-import contextlib
-import re
 from pathlib import Path
 from typing import Callable, Dict, List, Optional, Sequence, Union
 
@@ -15,18 +13,16 @@ import numpy as np
 
 from xtts.audio import resample, wav
 from xtts.corpus.check import SILENCE
-from xtts.corpus.utterances import Utterance
 from xtts.errors import XttsError
+from xtts.training.reference_voices import MAX_SECONDS
 from xtts.weights import safetensors_file
 
 PathLike = Union[str, Path]
 Note = Callable[[str], None]  # is told a line that is no mistake, and should be known
 
-MOST = 30.0  # seconds that are heard of a recording, as the published model hears them
 LEAST = 0.33  # seconds; in less no voice can be heard
 KIND = "xtts voice"  # in a file's metadata
 SUFFIX = ".safetensors"
-SPEAKERS = 16  # of whom a run keeps a recording
 
 
 class VoiceError(XttsError):
@@ -55,7 +51,7 @@ def load_reference(path: PathLike, sample_rate: int, note: Note) -> np.ndarray:
             f"{path}: {seconds:.2f} s are too short to hear a voice in; name a recording of {LEAST:g} s at least, "
             "better of 6 s or more"
         )
-    wave = wave[: int(MOST * rate)]
+    wave = wave[: int(MAX_SECONDS * rate)]
     if (float(wave.max()) - float(wave.min())) / 2 < SILENCE:
         raise VoiceError(f"{path}: the recording is silent, no voice can be heard in it; name one with speech in it")
     if rate < sample_rate:
@@ -106,31 +102,10 @@ def read_voice(path: PathLike) -> Voice:
     )
 
 
-def keep_voices(folder: Path, utterances: Sequence[Utterance]) -> None:
-    """Copy a recording of each speaker into a folder, the longest that is heard whole, as NAME.wav; of a few speakers.
-
-    A folder that is there is left as it is: whoever runs a model may have put voices of their own in it.
-    """
-    if folder.exists() or not utterances:
-        return
-    folder.mkdir(parents=True)
-    for speaker in sorted({one.speaker for one in utterances})[:SPEAKERS]:
-        own = [one for one in utterances if one.speaker == speaker]
-        best = max(own, key=lambda one: (one.samples <= MOST * one.sample_rate, one.samples / max(1, one.sample_rate)))
-        with contextlib.suppress(wav.AudioError):  # a voice that cannot be kept is no reason to end a run
-            wave, rate = wav.read_audio(best.path)
-            wav.write_wav(folder / f"{_name(speaker)}.wav", wave, rate)
-
-
 def kept_voices(folder: Path) -> Dict[str, Path]:
     """The voices in a folder by name: files of voices, and recordings."""
     found = sorted(path for path in folder.glob("*") if path.suffix.lower() in (SUFFIX, ".wav", ".flac"))
     return {path.stem: path for path in reversed(found)}
-
-
-def _name(speaker: str) -> str:
-    """A speaker's name, as far as a file may be called that."""
-    return re.sub(r"[^\w+-]+", "-", speaker).strip("-") or "voice"
 
 
 def known_voices(names: Sequence[str], most: int = 8) -> str:

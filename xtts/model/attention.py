@@ -5,7 +5,7 @@ one product more and the largest part of the memory less. A causal attention goe
 the keys that it sees, so that most of what would be masked is never computed.
 """
 
-from typing import Any, List, NamedTuple, Optional, Tuple
+from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
 
 import tensorflow as tf
 
@@ -41,8 +41,7 @@ def attend(
     `mask`, [..., Q, K], is added to the scores; causal ones have their own.
     """
     batch, heads, queries, _ = extents(q)
-    keys = extents(k)[2]
-    bands = _bands(queries) if is_causal else [Band(0, queries, keys, mask)]  # the last of which see all keys
+    bands = _bands(queries) if is_causal else [Band(0, queries, extents(k)[2], mask)]  # the last of which see all keys
     if drop:
         shapes = [[batch, heads, band.stop - band.start, band.seen] for band in bands]
         bands = [band._replace(kept=drop.kept(shape), scale=drop.scale) for band, shape in zip(bands, shapes)]
@@ -52,15 +51,12 @@ def attend(
         mixed = _joined(parts)
 
         def gradient(d_mixed: Tensor) -> Any:
-            d_q, d_k, d_v = [], tf.zeros_like(k), tf.zeros_like(v)
-            for band, part in zip(bands, parts):
-                d_part = d_mixed[:, :, band.start : band.stop]
-                d_q_part, d_k_part, d_v_part = _backward(band, q, k, v, part, d_part)
-                d_q.append(d_q_part)
-                unseen = 0 if band is bands[-1] else keys - band.seen
-                d_k += _padded(d_k_part, unseen)
-                d_v += _padded(d_v_part, unseen)
-            return _joined(d_q), d_k, d_v
+            found = [
+                _backward(band, q, k, v, part, d_mixed[:, :, band.start : band.stop])
+                for band, part in zip(bands, parts)
+            ]
+            d_q, d_k, d_v = zip(*found)
+            return _joined(d_q), _nested(d_k, bands), _nested(d_v, bands)
 
         return mixed, gradient
 
@@ -117,10 +113,16 @@ def _shares(band: Band, q: Tensor, k: Tensor) -> Tensor:
     return tf.nn.softmax(scores if band.mask is None else scores + band.mask)
 
 
-def _joined(parts: List[Tensor]) -> Tensor:
+def _joined(parts: Sequence[Tensor]) -> Tensor:
     return parts[0] if len(parts) == 1 else tf.concat(parts, axis=2)
 
 
-def _padded(x: Tensor, unseen: Any) -> Tensor:
-    """The gradient of keys, with zeros for those that no query saw."""
-    return x if isinstance(unseen, int) and not unseen else tf.pad(x, [[0, 0], [0, 0], [0, unseen], [0, 0]])
+def _nested(parts: Sequence[Tensor], bands: Sequence[Band]) -> Tensor:
+    """The sum of the bands' gradients of keys, each of those that it sees, from the first on.
+
+    By two, with a joint in between: a chain of sums would become an add_n, which has no order; see layers.total.
+    """
+    whole = parts[0]
+    for before, part in zip(bands, parts[1:]):
+        whole = tf.concat([whole + part[:, :, : before.seen], part[:, :, before.seen :]], axis=2)
+    return whole

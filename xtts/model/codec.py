@@ -18,7 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 from xtts.model.convolution import Conv1d
-from xtts.model.layers import Axes, Module, Tensor, extents
+from xtts.model.layers import Axes, Module, Random, Tensor, extents
 from xtts.planning import sizes
 
 # In a published file, but no part of the codec: how often each code was used, kept for a loss that XTTS does not use.
@@ -44,7 +44,7 @@ class Pass(NamedTuple):
 class Codec(Module):
     """Mel [B, T, n_mels] to codes [B, T/4], rounded up, and codes to mel."""
 
-    def __init__(self, size: sizes.CodecSize, n_mels: int, random: np.random.Generator) -> None:
+    def __init__(self, size: sizes.CodecSize, n_mels: int, random: Random) -> None:
         super().__init__()
         hidden, wide, kernel = size.hidden, 2 * size.hidden, size.kernel
         self.encoder: List[Any] = [
@@ -111,7 +111,7 @@ class Codec(Module):
 class Residual(Module):
     """[B, T, width] to the same."""
 
-    def __init__(self, width: int, kernel: int, random: np.random.Generator) -> None:
+    def __init__(self, width: int, kernel: int, random: Random) -> None:
         super().__init__()
         self.net = {  # the numbers between are those of ReLUs
             "0": Conv1d(width, width, kernel, random),
@@ -128,7 +128,7 @@ class Residual(Module):
 class Doubling(Module):
     """[B, T, inputs] to [B, 2 T, outputs]: each frame twice, then a convolution."""
 
-    def __init__(self, inputs: int, outputs: int, kernel: int, random: np.random.Generator) -> None:
+    def __init__(self, inputs: int, outputs: int, kernel: int, random: Random) -> None:
         super().__init__()
         self.conv = Conv1d(inputs, outputs, kernel, random)
 
@@ -153,10 +153,11 @@ class Codebook(Module):
     DEAD = 0.1
     GRACE = 1.25  # 22 steps until the count has shrunk to the threshold again
 
-    def __init__(self, codes: int, width: int, random: np.random.Generator) -> None:
+    def __init__(self, codes: int, width: int, random: Random) -> None:
         super().__init__()
         self._codes = codes
-        first = random.standard_normal((codes, width)).astype(np.float32)
+        shape = (codes, width)
+        first = np.zeros(shape, np.float32) if random is None else random.standard_normal(shape).astype(np.float32)
         self.embed = _average(first)
         self.embed_avg = _average(first)
         self.cluster_size = _average(np.zeros(codes, np.float32))

@@ -6,12 +6,11 @@ whatever its length. Neither knows the order of the frames: a voice is the same 
 
 from typing import Any, List
 
-import numpy as np
 import tensorflow as tf
 
 from xtts.model.attention import attend
 from xtts.model.convolution import Conv1d
-from xtts.model.layers import GroupNorm, Linear, Module, Tensor, constant, extents, normal
+from xtts.model.layers import GroupNorm, Linear, Module, Random, Tensor, constant, extents, normal
 from xtts.planning.sizes import LATENTS, GptSize
 
 RESIDUAL = 0.02  # deviation of what leads back into the residual stream, over the square root of how often that is
@@ -20,7 +19,7 @@ RESIDUAL = 0.02  # deviation of what leads back into the residual stream, over t
 class ConditioningEncoder(Module):
     """Mel [B, T, mels] to what is heard in each frame, [B, T, width]."""
 
-    def __init__(self, size: GptSize, random: np.random.Generator, mels: int = 80) -> None:
+    def __init__(self, size: GptSize, random: Random, mels: int = 80) -> None:
         super().__init__()
         self.init = Conv1d(mels, size.width, 1, random)
         deviation = RESIDUAL * max(1, size.conditioning_blocks) ** -0.5
@@ -36,7 +35,7 @@ class ConditioningEncoder(Module):
 class FrameAttention(Module):
     """[B, T, width] to the same: frames attend to frames, and are added to the block's *normalised* input."""
 
-    def __init__(self, width: int, heads: int, deviation: float, random: np.random.Generator) -> None:
+    def __init__(self, width: int, heads: int, deviation: float, random: Random) -> None:
         super().__init__()
         self._heads = heads
         self.norm = GroupNorm(width, groups(width))
@@ -54,7 +53,7 @@ class FrameAttention(Module):
 class PerceiverResampler(Module):
     """What is heard, [B, T, width], of whatever length, to latents [B, 32, width]."""
 
-    def __init__(self, size: GptSize, random: np.random.Generator) -> None:
+    def __init__(self, size: GptSize, random: Random) -> None:
         super().__init__()
         hidden = size.width * 4 * 2 // 3
         self.latents = normal((LATENTS, size.width), 0.02, random)
@@ -78,7 +77,7 @@ class PerceiverResampler(Module):
 class LatentAttention(Module):
     """Latents [B, 32, width] attend to themselves and to what is heard, [B, T, width]; no biases."""
 
-    def __init__(self, width: int, heads: int, head_width: int, random: np.random.Generator) -> None:
+    def __init__(self, width: int, heads: int, head_width: int, random: Random) -> None:
         super().__init__()
         self._heads, self._head_width = heads, head_width
         inner = heads * head_width
@@ -88,7 +87,8 @@ class LatentAttention(Module):
 
     def __call__(self, latents: Tensor, heard: Tensor) -> Tensor:
         keys = tf.concat([latents, heard], axis=1)
-        q = self._split(self.to_q(latents), 1)
+        # Of the keys: a third use of the latents would have a gradient of three terms, without an order; layers.total.
+        q = self._split(self.to_q(keys[:, : latents.shape[1]]), 1)
         k, v = tf.split(self._split(self.to_kv(keys), 2), 2, axis=2)
         return self.to_out(_mixed(q, k, v))
 
@@ -130,6 +130,6 @@ def _geglu(x: Tensor) -> Tensor:
     return value * tf.cast(tf.nn.gelu(tf.cast(gate, tf.float32)), x.dtype)  # older releases have erf in float32 only
 
 
-def _linear(inputs: int, outputs: int, random: np.random.Generator, bias: bool = True) -> Linear:
+def _linear(inputs: int, outputs: int, random: Random, bias: bool = True) -> Linear:
     """With the variance that the published model starts from."""
     return Linear(inputs, outputs, random, deviation=(3 * inputs) ** -0.5, bias=bias)

@@ -6,10 +6,9 @@ and batched products of bfloat16.
 
 from typing import Any, ClassVar, Dict, Optional
 
-import numpy as np
 import tensorflow as tf
 
-from xtts.model.layers import Axes, Module, Tensor, constant, extents, has_gpu, normal, product
+from xtts.model.layers import Axes, Module, Random, Tensor, constant, extents, has_gpu, normal, product
 
 
 class Conv1d(Module):
@@ -22,7 +21,7 @@ class Conv1d(Module):
         inputs: int,
         outputs: int,
         kernel: int,
-        random: np.random.Generator,
+        random: Random,
         stride: int = 1,
         padding: Optional[int] = None,
         dilation: int = 1,

@@ -30,7 +30,7 @@ class ConvTranspose1d(layers.Module):
 
     AXES: ClassVar[Dict[str, layers.Axes]] = {"weight": (0, 2, 1)}  # published: [in, out, kernel]
 
-    def __init__(self, inputs: int, outputs: int, kernel: int, stride: int, random: np.random.Generator) -> None:
+    def __init__(self, inputs: int, outputs: int, kernel: int, stride: int, random: layers.Random) -> None:
         super().__init__()
         if kernel < stride or (kernel - stride) % 2:
             raise ValueError(f"a kernel of {kernel} cannot go on by {stride}: it is shorter, or an odd number longer")
@@ -54,7 +54,7 @@ class ConvTranspose1d(layers.Module):
 class ResBlock(layers.Module):
     """[B, T, C] to [B, T, C]: three times a dilated and a plain convolution, added to what they were given."""
 
-    def __init__(self, width: int, kernel: int, dilations: Tuple[int, ...], random: np.random.Generator) -> None:
+    def __init__(self, width: int, kernel: int, dilations: Tuple[int, ...], random: layers.Random) -> None:
         super().__init__()
         self.convs1 = [Conv1d(width, width, kernel, random, dilation=d, deviation=DEVIATION) for d in dilations]
         self.convs2 = [Conv1d(width, width, kernel, random, deviation=DEVIATION) for _ in dilations]
@@ -69,9 +69,7 @@ class ResBlock(layers.Module):
 class WaveformDecoder(layers.Module):
     """Latents [B, T, latent_width] and voices [B, speaker_width] to waves [B, samples(T)]."""
 
-    def __init__(
-        self, size: sizes.DecoderSize, latent_width: int, speaker_width: int, random: np.random.Generator
-    ) -> None:
+    def __init__(self, size: sizes.DecoderSize, latent_width: int, speaker_width: int, random: layers.Random) -> None:
         super().__init__()
         self._upsampling = size.upsampling
         self.conv_pre = Conv1d(latent_width, size.width, 7, random)

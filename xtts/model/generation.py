@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from xtts.errors import XttsError
 from xtts.model.attention import UNSEEN
+from xtts.model.codec import Codec
 from xtts.model.dropout import Dropout
 from xtts.model.gpt import Gpt, marked
 from xtts.model.layers import Tensor, written
@@ -19,6 +20,7 @@ from xtts.model.transformer import Cache
 from xtts.planning.sizes import LATENTS
 
 FILLER = 1  # stands for the text and the latents where the published model looks for repetitions: code 1 is one, always
+CODES_PER_TOKEN = 12  # a sentence that has more is not going to stop
 
 Pick = Callable[[Tensor, Tensor], Tensor]  # scores [B, audio tokens], the number of the step: codes [B]
 
@@ -147,3 +149,13 @@ def _check(gpt: Gpt, text: int, most: int) -> None:
         )
     if not 1 <= most <= gpt.size.audio_positions:
         raise LengthError(f"most = {most} codes: the model speaks from 1 to {gpt.size.audio_positions} at a time")
+
+
+def max_codes(gpt: Gpt, text_size: int) -> int:
+    """The longest that the speech of `text_size` tokens may become, in codes."""
+    return min(gpt.size.audio_positions - 3, CODES_PER_TOKEN * text_size + 8)
+
+
+def decode_codes(codec: Codec, gpt: Gpt, codes: Tensor, lengths: Tensor) -> Tensor:
+    """The mels [B, 4 C, n_mels] of generated codes [B, C], which may contain start and stop tokens."""
+    return codec.decode(tf.where(codes < gpt.tokens.audio_start, codes, 0), lengths)

@@ -22,7 +22,7 @@ import tensorflow as tf
 from xtts.model.attention import UNSEEN, causal
 from xtts.model.conditioning import ConditioningEncoder, PerceiverResampler
 from xtts.model.dropout import Dropout
-from xtts.model.layers import DEVIATION, Embedding, LayerNorm, Linear, Module, Tensor, extents
+from xtts.model.layers import DEVIATION, Embedding, LayerNorm, Linear, Module, Random, Tensor, extents
 from xtts.model.transformer import Transformer
 from xtts.planning.shapes import STOPS
 from xtts.planning.sizes import LATENTS
@@ -93,7 +93,7 @@ class Gpt(Module):
         self,
         size: Size,
         tokens: Tokens,
-        random: np.random.Generator,
+        random: Random,
         mels: int = 80,
         pace: Optional[float] = None,
     ) -> None:
@@ -241,7 +241,7 @@ class Gpt(Module):
 class Positions(Module):
     """The learned vectors of the first places, [length, width]."""
 
-    def __init__(self, count: int, width: int, random: np.random.Generator) -> None:
+    def __init__(self, count: int, width: int, random: Random) -> None:
         super().__init__()
         self.emb = Embedding(count, width, random)
 

@@ -8,29 +8,52 @@ a layer computes in the type of its input, norms and softmaxes in float32.
 
 import copy
 import functools
-from typing import Any, ClassVar, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Any, ClassVar, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
+import attrs
 import numpy as np
 import tensorflow as tf
 
+from xtts import compat
+
 Tensor = Any  # tf.Tensor; TensorFlow brings no types
 Axes = Tuple[int, ...]
+Random = Optional[np.random.Generator]  # draws initial weights; None: they are going to be loaded, so none is drawn
 
 ALIASED = 2048  # bytes from row to row that many rows of a matrix meet in a processor's cache at
 NARROW = 512  # columns of a matrix that is multiplied as quickly however the other lies
 DEVIATION = 0.02  # of weights that are drawn at random, where nothing else is said
 
 
-class Weight(NamedTuple):
-    """A variable, and the published axis that each of its axes is; None: they are the same."""
+@attrs.frozen(eq=False)
+class UnloadedVariable:
+    """Takes the place of a variable until its value is loaded, so that nothing is drawn or allocated for it."""
 
-    variable: Any
-    axes: Optional[Axes]
+    shape: Tuple[int, ...]
+    dtype: Any = tf.float32
+
+
+class Weight(NamedTuple):
+    """A variable and how it is published."""
+
+    variable: Any  # tf.Variable, or UnloadedVariable
+    axes: Optional[Axes]  # the published axis of each of its axes; None: the same
+    layer: Any = None  # whose attribute it is
+    attribute: str = ""
 
     @property
     def published_shape(self) -> Tuple[int, ...]:
         shape = tuple(self.variable.shape)
-        return shape if self.axes is None else tuple(shape[place] for place in np.argsort(self.axes))
+        return shape if self.axes is None else tuple(shape[axis] for axis in np.argsort(self.axes))
+
+    def load(self, value: np.ndarray) -> None:
+        """Assign a value in its published layout; an unloaded variable is created with it, in one copy."""
+        value = value.astype(self.variable.dtype.as_numpy_dtype, copy=False)
+        value = value if self.axes is None else np.transpose(value, self.axes)
+        if isinstance(self.variable, UnloadedVariable):
+            setattr(self.layer, self.attribute, tf.Variable(value))
+        else:
+            self.variable.assign(value)
 
 
 class Module(tf.Module):
@@ -47,8 +70,8 @@ def _weights(part: Any, path: str) -> Iterator[Tuple[str, Weight]]:
     if isinstance(part, tf.Module):
         axes = getattr(part, "AXES", {})
         for name, value in vars(part).items():
-            if isinstance(value, tf.Variable):
-                yield path + name, Weight(value, axes.get(name))
+            if isinstance(value, (tf.Variable, UnloadedVariable)):
+                yield path + name, Weight(value, axes.get(name), part, name)
             elif not name.startswith("_"):
                 yield from _weights(value, f"{path}{name}.")
     elif isinstance(part, (list, tuple)):
@@ -76,8 +99,10 @@ def frozen(part: Any) -> Any:
     return part
 
 
-def normal(shape: Tuple[int, ...], deviation: float, random: np.random.Generator) -> Any:
+def normal(shape: Tuple[int, ...], deviation: float, random: Random) -> Any:
     """A variable of normally distributed numbers: NumPy's, so that they are the same on every TensorFlow."""
+    if random is None:
+        return UnloadedVariable(shape)
     return tf.Variable(random.standard_normal(shape).astype(np.float32) * np.float32(deviation))
 
 
@@ -150,7 +175,7 @@ def _has_batched(dtype: Any) -> bool:
 
 @functools.lru_cache(maxsize=None)
 def has_gpu() -> bool:
-    return bool(tf.config.list_physical_devices("GPU"))
+    return compat.has_gpu()
 
 
 def again(x: Tensor, dy: Tensor) -> Tensor:
@@ -175,13 +200,23 @@ def written(x: Tensor, values: Tensor, place: Tensor) -> Tensor:
     return tf.reshape(updated, x.shape)
 
 
+def total(parts: Sequence[Tensor]) -> Tensor:
+    """The sum of tensors of one shape, in their order.
+
+    tf.add_n has none. Where a graph of static shapes takes most of a device's memory, by TensorFlow's own estimate,
+    which has a CPU at 256 MB, its memory optimizer turns a sum of three or more into a variable that each is added to
+    as soon as it is there: the last bits are those of a race. It does so with chains of + too, which become an add_n.
+    """
+    return parts[0] if len(parts) == 1 else tf.reduce_sum(tf.stack(parts), axis=0)
+
+
 class Linear(Module):
     """[..., inputs] to [..., outputs]."""
 
     AXES: ClassVar[Dict[str, Axes]] = {"weight": (1, 0)}  # published: [out, in]
 
     def __init__(
-        self, inputs: int, outputs: int, random: np.random.Generator, deviation: float = DEVIATION, bias: bool = True
+        self, inputs: int, outputs: int, random: Random, deviation: float = DEVIATION, bias: bool = True
     ) -> None:
         super().__init__()
         self.weight = normal((inputs, outputs), deviation, random)
@@ -256,7 +291,7 @@ class GroupNorm(Module):
 class Embedding(Module):
     """Ids [...] to vectors [..., width]."""
 
-    def __init__(self, count: int, width: int, random: np.random.Generator, deviation: float = DEVIATION) -> None:
+    def __init__(self, count: int, width: int, random: Random, deviation: float = DEVIATION) -> None:
         super().__init__()
         self.weight = normal((count, width), deviation, random)
 

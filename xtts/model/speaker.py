@@ -35,7 +35,7 @@ class Conv2d(layers.Module):
         inputs: int,
         outputs: int,
         kernel: int,
-        random: np.random.Generator,
+        random: layers.Random,
         stride: int = 1,
         bias: bool = False,
     ) -> None:
@@ -69,7 +69,7 @@ class BatchNorm(layers.Module):
 class SqueezeExcite(layers.Module):
     """[B, T, mels, C]: each channel times what the means of all channels say of it."""
 
-    def __init__(self, width: int, random: np.random.Generator) -> None:
+    def __init__(self, width: int, random: layers.Random) -> None:
         super().__init__()
         squeezed = width // SQUEEZE
         self.fc = {
@@ -86,7 +86,7 @@ class SqueezeExcite(layers.Module):
 class Block(layers.Module):
     """[B, T, mels, inputs] to [B, ⌈T / stride⌉, ⌈mels / stride⌉, outputs], with a shortcut around two convolutions."""
 
-    def __init__(self, inputs: int, outputs: int, stride: int, random: np.random.Generator) -> None:
+    def __init__(self, inputs: int, outputs: int, stride: int, random: layers.Random) -> None:
         super().__init__()
         self.conv1 = Conv2d(inputs, outputs, 3, random, stride)
         self.bn1 = BatchNorm(outputs)
@@ -108,7 +108,7 @@ class Block(layers.Module):
 class SpeakerEncoder(layers.Module):
     """Waves [B, samples] of voices, at 16 kHz, to their vectors [B, width]."""
 
-    def __init__(self, size: sizes.SpeakerSize, random: np.random.Generator) -> None:
+    def __init__(self, size: sizes.SpeakerSize, random: layers.Random) -> None:
         super().__init__()
         self._spec = attrs.evolve(SPEAKER, n_mels=size.mels)
         self._stages = len(size.filters)

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from xtts.model.attention import attend
 from xtts.model.dropout import Dropout
-from xtts.model.layers import Gpt2Linear, LayerNorm, Module, Tensor, again, extents, written
+from xtts.model.layers import Gpt2Linear, LayerNorm, Module, Random, Tensor, again, extents, written
 from xtts.planning.sizes import GptSize as Size
 
 ROOT, CUBIC = (2 / np.pi) ** 0.5, 0.044715  # of the gelu
@@ -27,7 +27,7 @@ class Cache(NamedTuple):
 class Transformer(Module):
     """Blocks, and a norm at the end."""
 
-    def __init__(self, size: Size, random: np.random.Generator) -> None:
+    def __init__(self, size: Size, random: Random) -> None:
         super().__init__()
         self.h = [Block(size, random) for _ in range(size.layers)]
         self.ln_f = LayerNorm(size.width)
@@ -61,7 +61,7 @@ class Transformer(Module):
 class Block(Module):
     """Attention, then a feed-forward of four times the width, each on the norm of the stream and added to it."""
 
-    def __init__(self, size: Size, random: np.random.Generator) -> None:
+    def __init__(self, size: Size, random: Random) -> None:
         super().__init__()
         residual = 0.02 * (2 * size.layers) ** -0.5  # as GPT-2: a stream that so many add to keeps its variance
         self.ln_1 = LayerNorm(size.width)
@@ -85,7 +85,7 @@ class Block(Module):
 class Attention(Module):
     """Tokens [B * L, width] to the same."""
 
-    def __init__(self, width: int, heads: int, residual: float, random: np.random.Generator) -> None:
+    def __init__(self, width: int, heads: int, residual: float, random: Random) -> None:
         super().__init__()
         self._heads = heads
         self.c_attn = Gpt2Linear(width, 3 * width, random)
@@ -115,7 +115,7 @@ class Attention(Module):
 class FeedForward(Module):
     """Tokens [N, width] to the same."""
 
-    def __init__(self, width: int, residual: float, random: np.random.Generator) -> None:
+    def __init__(self, width: int, residual: float, random: Random) -> None:
         super().__init__()
         self.c_fc = Gpt2Linear(width, 4 * width, random)
         self.c_proj = Gpt2Linear(4 * width, width, random, deviation=residual)

@@ -1,8 +1,8 @@
-"""Features kept on disk: what each utterance becomes comes in once, in chunks of utterances; rows go out at any time.
+"""Features kept on disk: computed once, in chunks of utterances, and read at any time.
 
-A chunk is one file, named by everything it was made from: the recordings (path, size, time of change), their lengths
-and what was done to them. So it is made again when any of that changes, and by no other run when none does. Chunks are
-memory-mapped: rows are read as they are asked for, and the system keeps what is used often.
+A chunk is one file, named by a digest of everything it was computed from: the recordings (path, size, mtime), their
+lengths and the settings. So it is computed again when any of that changes, and shared by all runs for which nothing
+does. Chunks are memory-mapped: rows are read on demand, and the system caches what is used often.
 """
 
 import contextlib
@@ -19,8 +19,8 @@ from xtts.errors import XttsError
 
 CHUNK = 128  # utterances
 
-Made = Union[np.ndarray, str]  # [rows, ...] of an utterance, or why it has none
-Make = Callable[[List[int]], Dict[int, Made]]  # of utterances by position
+Rows = Union[np.ndarray, str]  # [rows, ...] of an utterance, or why it has none
+Compute = Callable[[List[int]], Dict[int, Rows]]  # of utterances by position
 Progress = Callable[[int, int], None]
 
 
@@ -47,7 +47,7 @@ class FeatureStore:
         self._maps: List[Optional[np.ndarray]] = [None] * len(self._chunks)
         counts = [self._rows[chunk.start : chunk.stop] for chunk in self._chunks]
         self._starts = [np.concatenate([[0], np.cumsum(count)]) for count in counts]
-        self.unusable: Dict[int, str] = {}  # positions that became nothing, and why
+        self.unusable: Dict[int, str] = {}  # positions without features, and why
 
     def __getitem__(self, position: int) -> np.ndarray:
         """The rows of an utterance."""
@@ -58,17 +58,17 @@ class FeatureStore:
         start, stop = self._starts[number][within : within + 2]
         return chunk[start:stop]
 
-    def fill(self, make: Make, progress: Progress) -> int:
-        """Make what is not there yet; how many utterances that was. What is killed half-way goes on where it was."""
-        made = 0
+    def fill(self, compute: Compute, progress: Progress) -> int:
+        """Compute the chunks that are missing; how many utterances those have. A killed run resumes at its chunk."""
+        computed = 0
         for number, (chunk, path) in enumerate(zip(self._chunks, self._paths)):
             if not self._open(number):
-                self._write(number, make(list(chunk)))
-                made += len(chunk)
+                self._write(number, compute(list(chunk)))
+                computed += len(chunk)
                 if not self._open(number):
                     raise StoreError(f"{path}: what was just written cannot be read back; check the disk")
             progress(chunk.stop, len(self._rows))
-        return made
+        return computed
 
     def _open(self, number: int) -> bool:
         path, chunk = self._paths[number], self._chunks[number]
@@ -83,13 +83,13 @@ class FeatureStore:
         self.unusable.update((chunk.start + int(place), str(why)) for place, why in unusable.items())
         return True
 
-    def _write(self, number: int, made: Dict[int, Made]) -> None:
+    def _write(self, number: int, computed: Dict[int, Rows]) -> None:
         chunk, starts, path = self._chunks[number], self._starts[number], self._paths[number]
         draft = path.with_name(f".{path.name}.{os.getpid()}")
         rows = np.zeros((starts[-1], *self._shape), self._dtype)
         unusable = {}
         for place, position in enumerate(chunk):
-            found = made[position]
+            found = computed[position]
             if isinstance(found, str):
                 unusable[place] = found
             else:
@@ -101,12 +101,12 @@ class FeatureStore:
                 file.flush()
                 os.fsync(file.fileno())
             path.with_suffix(".json").write_text(json.dumps(unusable), encoding="utf-8")
-            draft.replace(path)  # last: a chunk that is there is whole
+            draft.replace(path)  # last: a chunk that exists is complete
         except OSError as error:
             with contextlib.suppress(OSError):
                 draft.unlink()
             raise StoreError(
-                f"{self._folder}: features cannot be kept there ({error.strerror or error}); free some space, name"
+                f"{self._folder}: features cannot be written there ({error.strerror or error}); free some space, name"
                 ' another run.folder, or write data.features = "live"'
             ) from None
 
@@ -115,7 +115,7 @@ class FeatureStore:
         for position in chunk:
             path = utterances[position].path
             try:
-                status = os.stat(path)  # noqa: PTH116 - a hundred thousand times
+                status = os.stat(path)  # noqa: PTH116 - called a hundred thousand times
                 facts.append([path, status.st_size, status.st_mtime_ns, int(self._rows[position])])
             except OSError:
                 facts.append([path, None])

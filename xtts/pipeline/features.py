@@ -1,8 +1,7 @@
-"""Features of recordings, made on the data device: padded waves come in; mels, reference mels and codes go out.
+"""Features computed on the data device: mels, reference mels and codes of padded waves.
 
-Each is a compiled function with one trace a shape, or one for all where lengths are free. TensorFlow's input pipelines
-run on the host whatever device is named, so nothing here is one: whoever calls, a producer thread for example, has the
-work done on the device.
+Each is a compiled function with one trace for each shape, or a single trace with dynamic shapes. TensorFlow's input
+pipelines run on the host whatever the device scope, so these are plain functions that a producer thread calls.
 """
 
 from typing import Any, Callable, Dict, List, Optional, Tuple
@@ -22,19 +21,20 @@ Function = Callable[[Tensor, Tensor], Tensor]
 
 
 def reference_spec(audio: AudioSection) -> MelSpec:
-    """The mel of a reference voice: the codec's, seen through twice the Fourier transform."""
+    """The mel of a reference recording: the codec's, with a Fourier transform of twice the size."""
     return attrs.evolve(MelSpec.of(audio), n_fft=2 * audio.n_fft)
 
 
 def samples_for(mel_frames: int, spec: MelSpec) -> int:
-    """The longest wave that has so many frames."""
+    """Samples of the longest wave with this many mel frames."""
     return mel_frames * spec.hop_length - 1 + spec.n_fft % 2
 
 
 def reference_shape(audio: AudioSection, seconds: float, mel_frames: int) -> Tuple[int, int]:
-    """The samples and the mel frames of a cut from a reference voice, no longer than a shape's recordings.
+    """Samples and mel frames of a reference cut, no longer than a shape's recordings.
 
-    So short shapes, which have more rows, need no more memory than long ones; and voices are heard at any length.
+    So short shapes, which have more rows, need no more memory than long ones, and the model sees references of
+    different lengths.
     """
     spec = reference_spec(audio)
     count = min(int(frame_count(int(seconds * audio.sample_rate), spec)), mel_frames)
@@ -44,29 +44,29 @@ def reference_shape(audio: AudioSection, seconds: float, mel_frames: int) -> Tup
 def feature_functions(
     audio: AudioSection, stats: np.ndarray, codec: Optional[Codec], transform: Transform
 ) -> Dict[str, Function]:
-    """Mels, reference mels and codes, as functions to be traced, of waves [B, samples] and their lengths [B]."""
+    """Untraced functions of waves [B, samples] and lengths [B], by the name of the feature they compute."""
     spec, reference = MelSpec.of(audio), reference_spec(audio)
 
-    def made(waves: Tensor, lengths: Tensor, spec: MelSpec) -> Tensor:
+    def masked_mel(waves: Tensor, lengths: Tensor, spec: MelSpec) -> Tensor:
         mels = log_mel(waves, lengths, spec, stats, transform=transform)
-        return tf.where((lengths > 0)[:, None, None], mels, 0.0)  # of no samples, a mel would have one frame
+        return tf.where((lengths > 0)[:, None, None], mels, 0.0)  # even no samples have one frame
 
     def mel(waves: Tensor, lengths: Tensor) -> Tensor:
-        return made(waves, lengths, spec)
+        return masked_mel(waves, lengths, spec)
 
     def reference_mel(waves: Tensor, lengths: Tensor) -> Tensor:
-        return made(waves, lengths, reference)
+        return masked_mel(waves, lengths, reference)
 
     def codes(waves: Tensor, lengths: Tensor) -> Tensor:
         if codec is None:
-            raise ValueError("codes are made by a codec, and none was given")
+            raise ValueError("codes need a codec, and none was given")
         return codec.encode(mel(waves, lengths), tf.where(lengths > 0, frame_count(lengths, spec), 0))
 
     return {"mel": mel, "reference_mel": reference_mel, "codes": codes}
 
 
 class Features:
-    """Three functions of waves [B, samples] and their lengths [B], int32, in samples. All are 0 where nothing is."""
+    """Three functions of waves [B, samples] and lengths [B] int32 in samples; padding of mels is 0."""
 
     def __init__(
         self,
@@ -75,10 +75,10 @@ class Features:
         stats: np.ndarray,
         codec: Optional[Codec] = None,
         dynamic_shapes: bool = False,
-        waits: bool = False,  # for a GPU to be done, and not only told: whoever divides work by time must
+        waits: bool = False,  # until a GPU has finished: needed where work is scheduled by measured time
     ) -> None:
         self._device, self._waits, self.dynamic_shapes = device, waits, dynamic_shapes
-        # Rows and samples of any number: what a function without a signature would be traced anew for.
+        # Any number of rows and samples: without a signature each new one would be a trace.
         signature = (
             [tf.TensorSpec([None, None], tf.float32), tf.TensorSpec([None], tf.int32)] if dynamic_shapes else None
         )
@@ -92,24 +92,24 @@ class Features:
         return self._call("mel", waves, lengths)
 
     def reference_mel(self, waves: np.ndarray, lengths: np.ndarray) -> Tensor:
-        """What the conditioning encoder hears, [B, frames, n_mels]."""
+        """The conditioning encoder's input, [B, frames, n_mels]."""
         return self._call("reference_mel", waves, lengths)
 
     def codes(self, waves: np.ndarray, lengths: np.ndarray) -> Tensor:
-        """The codec's codes, [B, frames / 4], int32; those behind a recording's end mean nothing."""
+        """The codec's codes, [B, frames / 4] int32; those past a recording's end are undefined."""
         return self._call("codes", waves, lengths)
 
     @property
     def functions(self) -> List[compat.Compiled]:
-        """For whoever counts traces."""
+        """The compiled functions, to count their traces."""
         return list(self._functions.values())
 
     def _call(self, name: str, waves: np.ndarray, lengths: np.ndarray) -> Tensor:
         function = self._functions[name]
         with tf.device(self._device):
             arguments = tf.constant(waves), tf.constant(lengths, tf.int32)
-            function.trace(*arguments)  # each shape of a plan is traced once, and that is as it should be
+            function.trace(*arguments)  # one trace for each shape of the plan is expected, and no reason for a warning
             found = function(*arguments)
             if self._waits:
-                tf.reshape(found, [-1])[:1].numpy()
+                tf.reshape(found, [-1])[:1].numpy()  # blocks until the GPU has finished
             return found

@@ -9,7 +9,7 @@ from xtts.audio.mel import MelSpec, frame_count
 from xtts.pipeline.feature_store import FeatureStore
 from xtts.pipeline.features import Features, reference_shape, reference_spec, samples_for
 from xtts.pipeline.recordings import Cut, Cuts, Lost, Recordings, read_padded
-from xtts.pipeline.sources import Arrays, HostBatch, _elsewhere, _first, _in_order, _placed
+from xtts.pipeline.sources import Arrays, HostBatch, cut_start, place_rows, read_elsewhere, sorted_lost
 from xtts.planning.batch_order import CUTS, Batch, random_words
 from xtts.planning.dataset import Split
 from xtts.planning.shapes import STOPS, Shape, longest_shape
@@ -19,7 +19,7 @@ from xtts.text.tokenizer import Tokenizer
 
 
 class GptStores(NamedTuple):
-    """What the GPT's batches are looked up in when features are cached."""
+    """The stored features of the GPT's batches, when features are cached."""
 
     codes: FeatureStore
     references: FeatureStore
@@ -28,9 +28,9 @@ class GptStores(NamedTuple):
 class GptSource:
     """Text, codes and a reference voice.
 
-    text [B, T], text_lengths [B], codes [B, C], code_lengths [B], all int32; reference [B, M, n_mels].
-    The voice is that of another recording of the same speaker where there is one: what is said in it must not help.
-    With free lengths a batch is as long as its longest member, and blank rows only give each replica as many.
+    text [B, T], text_lengths [B], codes [B, C], code_lengths [B], all int32; reference [B, M, n_mels] float32.
+    The reference is another recording of the same speaker where there is one, so that its words give nothing away.
+    With dynamic shapes a batch is as long as its longest member, and blank rows only even out the replicas.
     """
 
     def __init__(
@@ -43,9 +43,9 @@ class GptSource:
         stores: Optional[GptStores],
         is_random: bool,
         dynamic_shapes: bool = False,
-        share: Optional[range] = None,  # of the replicas; None: all
+        share: Optional[range] = None,  # of the replicas that this process reads; None: all
     ) -> None:
-        self._is_free, self._share = dynamic_shapes, share
+        self._dynamic_shapes, self._share = dynamic_shapes, share
         self.recordings, self._tokenizer, self._shapes = Recordings(part, recipe.audio.sample_rate), tokenizer, shapes
         self._features, self._stores, self._is_random = features, stores, is_random
         self._seed, self._spec = recipe.run.seed, MelSpec.of(recipe.audio)
@@ -53,34 +53,34 @@ class GptSource:
         speakers: Dict[str, List[int]] = {}
         for position, utterance in enumerate(part.corpus.utterances):
             speakers.setdefault(utterance.speaker, []).append(position)
-        self._fellows = [  # of an utterance: the recordings of its speaker, where it names one
+        self._same_speaker = [  # by utterance: all recordings of its speaker; only itself where none is named
             speakers[one.speaker] if one.speaker else [position] for position, one in enumerate(part.corpus.utterances)
         ]
 
     def read(self, batches: Sequence[Batch], number: int) -> HostBatch:
-        shape = self._brought_to(batches)
+        shape = self._padded_shape(batches)
         if self._stores is None:
             arrays, lost = self._read_live(self.cuts(batches, number))
         else:
-            rows = self._count(batches, shape)
-            arrays, lost = self._look_up(*self._placed(batches, number, shape), rows, shape)
-        return self._rows(batches, shape, arrays, lost)
+            rows = self._row_count(batches, shape)
+            arrays, lost = self._look_up(*self._place(batches, number, shape), rows, shape)
+        return self._host_batch(batches, shape, arrays, lost)
 
     def cuts(self, batches: Sequence[Batch], number: int) -> Dict[str, Cuts]:
-        shape = self._brought_to(batches)
+        shape = self._padded_shape(batches)
         reference, _ = self._reference_shape(shape)
-        placed, voices = self._placed(batches, number, shape)
-        rows, lengths = self._count(batches, shape), self.recordings.lengths
-        whole = {row: Cut(position, 0, int(lengths.samples[position])) for row, position in placed.items()}
-        heard = {row: self._cut(voice, reference, draw) for row, (voice, draw) in voices.items()}
+        placed, voices = self._place(batches, number, shape)
+        rows, lengths = self._row_count(batches, shape), self.recordings.lengths
+        spoken = {row: Cut(position, 0, int(lengths.samples[position])) for row, position in placed.items()}
+        references = {row: self._cut(voice, reference, draw) for row, (voice, draw) in voices.items()}
         samples = samples_for(shape.mel_frames, self._spec)
-        return {"waves": Cuts(rows, samples, whole), "reference_waves": Cuts(rows, reference, heard)}
+        return {"waves": Cuts(rows, samples, spoken), "reference_waves": Cuts(rows, reference, references)}
 
-    def delivered(self, batches: Sequence[Batch], number: int, made: Arrays) -> HostBatch:
-        return self._rows(batches, self._brought_to(batches), dict(made), {})
+    def delivered(self, batches: Sequence[Batch], number: int, features: Arrays) -> HostBatch:
+        return self._host_batch(batches, self._padded_shape(batches), dict(features), {})
 
-    def finish(self, rows: HostBatch) -> Arrays:
-        arrays = dict(rows.arrays)
+    def finish(self, batch: HostBatch) -> Arrays:
+        arrays = dict(batch.arrays)
         if "waves" in arrays:
             arrays["codes"] = self._features.codes(arrays.pop("waves"), arrays.pop("samples"))
             arrays["reference"] = self._features.reference_mel(
@@ -91,11 +91,11 @@ class GptSource:
     def name(self, position: int) -> str:
         return self.recordings.utterances[position].id
 
-    def _brought_to(self, batches: Sequence[Batch]) -> Shape:
-        """What a step's batches are brought to; where lengths are free, a blank one to the largest of its pool."""
+    def _padded_shape(self, batches: Sequence[Batch]) -> Shape:
+        """The shape that a step's batches are padded to; with dynamic shapes that of the longest member."""
         shape = attrs.evolve(self._shapes[batches[0].shape], batch_size=batches[0].rows)
         members = np.concatenate([batch.utterances for batch in batches])
-        if not self._is_free or not len(members):
+        if not self._dynamic_shapes or not len(members):
             return shape
         lengths = self.recordings.lengths
         return longest_shape(
@@ -105,39 +105,41 @@ class GptSource:
     def _reference_shape(self, shape: Shape) -> Tuple[int, int]:
         return reference_shape(self._recipe.audio, self._recipe.data.reference_seconds, shape.mel_frames)
 
-    def _placed(
+    def _place(
         self, batches: Sequence[Batch], number: int, shape: Shape
     ) -> Tuple[Dict[int, int], Dict[int, Tuple[int, int]]]:
-        """Which utterance is in which row, and with which voice: another's, and a draw."""
-        found = _placed(batches, shape.batch_size, self._share)
-        every = sum(len(batch.utterances) if self._is_free else batch.rows for batch in batches)
+        """Row to utterance, and row to (utterance of the reference, random word for its cut)."""
+        found = place_rows(batches, shape.batch_size, self._share)
+        every = sum(len(batch.utterances) if self._dynamic_shapes else batch.rows for batch in batches)
         draws = random_words(self._seed, number, CUTS, 2 * every) if self._is_random else np.zeros(2 * every, np.uint64)
         voices = {row: (self._voice(at, int(draws[p])), int(draws[every + p])) for row, (at, p) in found.items()}
         return {row: at for row, (at, _) in found.items()}, voices
 
-    def _count(self, batches: Sequence[Batch], shape: Shape) -> int:
-        """Rows that are read here."""
+    def _row_count(self, batches: Sequence[Batch], shape: Shape) -> int:
+        """Rows that this process reads."""
         return shape.batch_size * len(self._share or batches)
 
-    def _rows(self, batches: Sequence[Batch], shape: Shape, arrays: Arrays, lost: Mapping[int, Lost]) -> HostBatch:
-        found = _placed(batches, shape.batch_size, self._share)
+    def _host_batch(
+        self, batches: Sequence[Batch], shape: Shape, arrays: Arrays, lost: Mapping[int, Lost]
+    ) -> HostBatch:
+        found = place_rows(batches, shape.batch_size, self._share)
         placed = {row: at for row, (at, _) in found.items()}
-        arrays.update(self._texts(placed, lost, self._count(batches, shape), shape))
+        arrays.update(self._texts(placed, lost, self._row_count(batches, shape), shape))
         text, codes = (arrays[name].astype(np.int64) for name in ("text_lengths", "code_lengths"))
-        spoken = int((codes > 0).sum())
-        counts = np.array([text.sum() + spoken, codes.sum() + (STOPS + 1) * spoken], np.float64)
+        sentences = int((codes > 0).sum())
+        counts = np.array([text.sum() + sentences, codes.sum() + (STOPS + 1) * sentences], np.float64)
         own = np.array([at for row, at in placed.items() if row not in lost], np.int64)
-        every_one = np.concatenate([own, _elsewhere(batches, self._share)])
-        sound = int(self.recordings.lengths.frames[every_one].sum(dtype=np.int64))
-        return HostBatch(batches[0].shape, shape, arrays, counts, sound, _in_order(lost))
+        members = np.concatenate([own, read_elsewhere(batches, self._share)])
+        frames = int(self.recordings.lengths.frames[members].sum(dtype=np.int64))
+        return HostBatch(batches[0].shape, shape, arrays, counts, frames, sorted_lost(lost))
 
     def _voice(self, position: int, draw: int) -> int:
-        """Whose voice is heard: a fellow of the utterance, itself when it has none."""
-        fellows = self._fellows[position]
-        if len(fellows) == 1:
+        """The utterance whose recording is the reference: another of the speaker, or itself when there is no other."""
+        recordings = self._same_speaker[position]
+        if len(recordings) == 1:
             return position
-        chosen = fellows[draw % (len(fellows) - 1)]
-        return chosen if chosen != position else fellows[-1]
+        chosen = recordings[draw % (len(recordings) - 1)]
+        return chosen if chosen != position else recordings[-1]
 
     def _texts(self, placed: Mapping[int, int], lost: Mapping[int, Lost], rows: int, shape: Shape) -> Arrays:
         text = np.zeros((rows, shape.text_length), np.int32)
@@ -153,16 +155,16 @@ class GptSource:
 
     def _read_live(self, cuts: Mapping[str, Cuts]) -> Tuple[Arrays, Dict[int, Lost]]:
         waves, lengths, lost = read_padded(self.recordings, cuts["waves"])
-        voice_waves, voice_lengths, voiceless = read_padded(self.recordings, cuts["reference_waves"])
-        lost = {**voiceless, **lost}
+        reference_waves, reference_lengths, lost_references = read_padded(self.recordings, cuts["reference_waves"])
+        lost = {**lost_references, **lost}
         arrays = {
             "waves": waves,
             "samples": lengths,
-            "reference_waves": voice_waves,
-            "reference_samples": voice_lengths,
+            "reference_waves": reference_waves,
+            "reference_samples": reference_lengths,
         }
         for array in arrays.values():
-            array[list(lost)] = 0  # what there is of a row that lacks the other half
+            array[list(lost)] = 0  # a row needs both its text and its reference
         return arrays, lost
 
     def _look_up(
@@ -186,17 +188,17 @@ class GptSource:
         return {"codes": codes, "reference": reference}, lost
 
     def _cut(self, position: int, samples: int, draw: int) -> Cut:
-        """As much of a voice as is heard; what is too short is repeated."""
+        """The cut of a reference recording; one that is too short is repeated."""
         whole = int(self.recordings.lengths.samples[position])
         count, most = int(frame_count(whole, self._reference)), int(frame_count(samples, self._reference))
         if count < most:
             return Cut(position, 0, samples)
-        start = self._spec.hop_length * _first(draw, count, most)
+        start = self._spec.hop_length * cut_start(draw, count, most)
         return Cut(position, start, min(samples, whole - start))
 
     def _cut_mel(self, mel: np.ndarray, count: int, draw: int) -> np.ndarray:
-        """The same of its mel."""
+        """The same cut of its stored mel."""
         if len(mel) < count:
             return np.resize(mel, (count, self._spec.n_mels))
-        start = _first(draw, len(mel), count)
+        start = cut_start(draw, len(mel), count)
         return mel[start : start + count]

@@ -1,10 +1,10 @@
-"""The feed: the order of batches and a cursor come in; steps' work goes out, buffered, ready before the model asks.
+"""Prefetching: the batches of each optimizer step, in the order of the plan, ready before the model asks for them.
 
-    readers (threads) -> producers (a thread for each data device) -> buffer (bounded) -> the model
+    readers (threads) -> producers (one thread for each data device) -> buffer (bounded) -> the model
 
-Readers work ahead, and in parallel, and so do data devices; what they make is handed out in the order of the plan, so
-the feed's speed changes nothing but the time it takes. The buffer holds steps' work: as many batches as gradients are
-accumulated, and for each part of the loss how many numbers it is a mean of, over all of them.
+Readers work ahead and in parallel, and so do the data devices. What they produce is handed out in the order of the
+plan, so speed changes nothing but the time a run takes. The buffer holds the work of whole steps: as many batches as
+gradients are accumulated over, and for each part of the loss the total it is divided by.
 """
 
 import collections
@@ -32,15 +32,17 @@ import attrs
 import numpy as np
 
 from xtts.errors import XttsError
-from xtts.pipeline.buffer import LARGEST_BUFFER, BufferPolicy, is_memory_short
+from xtts.pipeline.buffer import BufferPolicy, is_memory_short
 from xtts.pipeline.scheduler import Scheduler
 from xtts.pipeline.sources import Arrays, BatchSource, HostBatch
 from xtts.planning.batch_order import Batch, BatchOrder
+from xtts.planning.memory import LARGEST_BUFFER
 from xtts.planning.shapes import Shape
 
-MOST_LOST = 0.1  # share of the utterances of an epoch that may turn bad before a run stops
-RECENT = 1000  # steps of which it is known when a device was at work
-PAUSE = 0.05  # seconds after which a device without work looks again how the others are getting on
+MAX_LOST_SHARE = 0.1  # of the utterances of an epoch that may become unreadable before a run stops
+RECENT = 1000  # intervals that are kept, for the overlap of data and model devices
+IDLE_WAIT = 0.05  # seconds after which an idle data device asks the scheduler again
+FILL_WAIT = 0.01  # seconds between two looks at how full the buffer is
 
 
 class PrefetchError(XttsError):
@@ -49,25 +51,25 @@ class PrefetchError(XttsError):
 
 @attrs.frozen(eq=False)
 class StepBatches:
-    """One optimizer step's work."""
+    """The batches of one optimizer step."""
 
     step: int
-    shapes: Tuple[int, ...]  # of each batch, among the stage's
-    sizes: Tuple[Shape, ...]  # what each was brought to
+    shapes: Tuple[int, ...]  # of each batch: index into the stage's shapes
+    sizes: Tuple[Shape, ...]  # what each batch is padded to
     batches: Tuple[Arrays, ...]
-    totals: np.ndarray  # float32, by part of the loss: of all batches and replicas that were read here
-    frames: int  # of sound, of all replicas
+    totals: np.ndarray  # float32 [parts of the loss]: summed over all batches and replicas read by this process
+    frames: int  # mel frames without padding, of all replicas
 
 
 class Interval(NamedTuple):
-    """When a device was at work, in seconds of time.monotonic()."""
+    """When a device was busy, in seconds of time.monotonic()."""
 
     start: float
     stop: float
 
 
 def overlap(ones: Iterable[Interval], others: Sequence[Interval]) -> Optional[float]:
-    """The share of the time of `ones` in which `others` were at work too; both are in the order they began in."""
+    """The share of the time of `ones` in which `others` were busy too; both are sorted by start."""
     shared = total = 0.0
     first = 0
     for one in ones:
@@ -80,7 +82,7 @@ def overlap(ones: Iterable[Interval], others: Sequence[Interval]) -> Optional[fl
 
 
 class FeatureDevice(NamedTuple):
-    """A data device: what it does with a batch that was read, and how long that took when it was tried."""
+    """A data device: its name, its part of the work, and the seconds a batch took when it was tried."""
 
     name: str
     finish: Callable[[HostBatch], Arrays]
@@ -88,16 +90,16 @@ class FeatureDevice(NamedTuple):
 
 
 @attrs.define(eq=False)
-class _Begun:
-    """A batch on its way: its number in the run, its utterances and, once a reader was given it, what was read."""
+class _PendingBatch:
+    """A batch that no data device has begun: its number in the run, and once a reader has it, what is being read."""
 
     number: int
-    batches: Sequence[Batch]
-    rows: "Optional[Future[HostBatch]]" = None
+    batches: Sequence[Batch]  # one for each replica
+    host_batch: "Optional[Future[HostBatch]]" = None
 
 
 class Prefetcher:
-    """An iterator over the work of steps `start` to `stop`. `with` it: leaving ends every thread."""
+    """An iterator over the batches of steps `start` to `stop`. Use it in a `with`: leaving ends every thread."""
 
     def __init__(
         self,
@@ -107,35 +109,37 @@ class Prefetcher:
         stop: int,
         accumulated: int = 1,
         buffer_size: Union[int, BufferPolicy] = LARGEST_BUFFER,  # batches
-        workers: int = 1,
-        lost: Callable[[str, str], None] = lambda utterance, why: None,
-        makers: Sequence[FeatureDevice] = (),  # the data devices; none: the source's own
-        told: Callable[[str], None] = lambda text: None,  # that the buffer's size has changed, and why
-        close: Callable[[], None] = lambda: None,  # lets go of whoever waits for the source to read
+        readers: int = 1,
+        on_lost: Callable[[str, str], None] = lambda utterance, why: None,  # called once for each utterance
+        devices: Sequence[FeatureDevice] = (),  # the data devices; none: the source's own
+        on_resize: Callable[[str], None] = lambda text: None,  # called with why the buffer's size changed
+        on_close: Callable[[], None] = lambda: None,  # releases threads that are blocked in the source
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._order, self._source, self._lost, self._told, self._close = order, source, lost, told, close
+        self._order, self._source, self._clock = order, source, clock
+        self._on_lost, self._on_resize, self._on_close = on_lost, on_resize, on_close
         self._start, self._stop, self._accumulated = start, stop, accumulated
-        self._reserve = BufferPolicy.of(buffer_size, workers, 1) if isinstance(buffer_size, int) else buffer_size
-        self._ahead = max(2, 2 * workers)
-        self._readers = ThreadPoolExecutor(workers, thread_name_prefix="xtts-reader")
-        self._makers = list(makers) or [FeatureDevice("", source.finish)]
-        self.division = Scheduler({maker.name: maker.seconds for maker in self._makers})
+        self._policy = BufferPolicy.of(buffer_size, readers, 1) if isinstance(buffer_size, int) else buffer_size
+        self._ahead = max(2, 2 * readers)  # batches that are read before a device asks for them
+        self._readers = ThreadPoolExecutor(readers, thread_name_prefix="xtts-reader")
+        self._devices = list(devices) or [FeatureDevice("", source.finish)]
+        self.scheduler = Scheduler({device.name: device.seconds for device in self._devices}, clock)
         self._producers = [
             threading.Thread(target=self._produce, args=(device,), name=f"xtts-producer{device or ''}", daemon=True)
-            for device in range(len(self._makers))
+            for device in range(len(self._devices))
         ]
-        self._planned = self._in_order()
-        self._drawing = threading.Lock()  # of what is planned
-        self._changed = threading.Condition()  # of everything below
-        self._open: List[_Begun] = []  # in order; no data device has begun them
-        self._made: Dict[int, Any] = {}  # by number: rows and arrays, or the exception there is in their place
+        self._planned = self._plan()
+        self._planning = threading.Lock()  # held while the next batches of the plan are drawn
+        self._changed = threading.Condition()  # guards everything below
+        self._pending: List[_PendingBatch] = []  # in order
+        self._done: Dict[int, Any] = {}  # by number: (host batch, arrays), or the exception raised in its place
         self._next = start  # step to be handed out
-        self._drawn = start * accumulated  # the number of the first batch that was not looked at yet
-        self._end = stop * accumulated  # the number of the first batch that is not made
+        self._drawn = start * accumulated  # number of the first batch that was not drawn from the plan yet
+        self._end = stop * accumulated  # number of the first batch that is not to be made
         self._stopped = False
-        self._bad: Set[str] = set()
-        self.spells: Deque[Interval] = collections.deque(maxlen=RECENT)  # of the data devices
-        self.waited = 0.0  # seconds, for the last work handed out
+        self._unreadable: Set[str] = set()  # ids of utterances
+        self.intervals: Deque[Interval] = collections.deque(maxlen=RECENT)  # when data devices were busy
+        self.waited = 0.0  # seconds that the model waited for the latest step
 
     def __enter__(self) -> "Prefetcher":
         for producer in self._producers:
@@ -145,130 +149,133 @@ class Prefetcher:
     def __exit__(self, *_error: object) -> None:
         with self._changed:
             self._stopped = True
-            for begun in self._open:
-                if begun.rows is not None:
-                    begun.rows.cancel()
+            for pending in self._pending:
+                if pending.host_batch is not None:
+                    pending.host_batch.cancel()
             self._changed.notify_all()
-        self._close()
+        self._on_close()
         for producer in self._producers:
             producer.join()
         self._readers.shutdown(wait=True)
 
     @property
     def depth(self) -> int:
-        """Steps' work that is ready."""
+        """Steps whose batches are ready."""
         with self._changed:
             ready = (step for step in range(self._next, self._stop) if not self._is_ready(step))
             return next(ready, self._stop) - self._next
 
     @property
     def capacity(self) -> int:
-        """Steps' work that there is room for; every data device has a batch in it."""
-        return max(1, -(-len(self._makers) // self._accumulated), self._reserve.size // self._accumulated)
+        """Steps that fit into the buffer; every data device has a batch in it."""
+        return max(1, -(-len(self._devices) // self._accumulated), self._policy.size // self._accumulated)
 
     def fill(self, seconds: float, progress: Optional[Callable[[int, int], None]] = None) -> None:
-        """Wait until the buffer is ready and at least `seconds` have passed: until it is half full, or all is in it."""
+        """Wait until the buffer is half full, or holds all there is, and at least `seconds` have passed."""
         enough = min(max(1, self.capacity // 2), self._stop - self._start)
-        until = time.monotonic() + seconds
-        while time.monotonic() < until or (self.depth < enough and any(one.is_alive() for one in self._producers)):
+        until = self._clock() + seconds
+        while self._clock() < until or (self.depth < enough and any(one.is_alive() for one in self._producers)):
             if progress:
                 progress(min(self.depth, enough), enough)
-            time.sleep(0.01)
+            time.sleep(FILL_WAIT)
 
     def __iter__(self) -> Iterator[StepBatches]:
         for step in range(self._start, self._stop):
-            began, is_full = time.monotonic(), self.depth >= self.capacity
+            is_full, began = self.depth >= self.capacity, self._clock()
             with self._changed:
                 self._changed.wait_for(lambda: self._is_ready(step))  # noqa: B023
                 numbers = range(step * self._accumulated, (step + 1) * self._accumulated)
-                made = [self._made.pop(number, None) for number in numbers]
+                done = [self._done.pop(number, None) for number in numbers]
                 self._next = step + 1
                 self._changed.notify_all()
-            self.waited = time.monotonic() - began
-            yield self._work(step, made)
-            resized = self._reserve.after(self.waited, is_full, is_memory_short)
+            self.waited = self._clock() - began
+            yield self._step_batches(step, done)
+            resized = self._policy.after(self.waited, is_full, is_memory_short)
             if resized:
-                self._told(resized)
+                self._on_resize(resized)
 
-    def _work(self, step: int, made: Sequence[Any]) -> StepBatches:
-        """What was made for a step; an exception is raised in the place of the batch that there is not."""
-        for one in made:
+    def _step_batches(self, step: int, done: Sequence[Any]) -> StepBatches:
+        """The batches of a step; an exception is raised in the place of the batch that failed."""
+        for one in done:
             if isinstance(one, BaseException):
                 raise one
-            self._count_lost(one[0])
-        rows, batches = zip(*made)
-        totals = np.sum([one.counts for one in rows], axis=0).astype(np.float32)
-        shapes, sizes = tuple(one.shape for one in rows), tuple(one.size for one in rows)
-        return StepBatches(step, shapes, sizes, batches, totals, sum(one.frames for one in rows))
+            self._note_lost(one[0])
+        host_batches, batches = zip(*done)
+        totals = np.sum([one.counts for one in host_batches], axis=0).astype(np.float32)
+        shapes, sizes = tuple(one.shape for one in host_batches), tuple(one.size for one in host_batches)
+        return StepBatches(step, shapes, sizes, batches, totals, sum(one.frames for one in host_batches))
 
     def _is_ready(self, step: int) -> bool:
-        """Whether all of a step is made, or as much as comes before a failure."""
+        """Whether all batches of a step are done, or all that come before a failure."""
         for number in range(step * self._accumulated, (step + 1) * self._accumulated):
-            if number not in self._made:
+            if number not in self._done:
                 return False
-            if isinstance(self._made[number], BaseException):
+            if isinstance(self._done[number], BaseException):
                 return True
         return True
 
     def _produce(self, device: int) -> None:
-        """One data device's thread."""
+        """The thread of one data device."""
         while True:
-            begun = self._take(device)
-            if begun is None:
+            pending = self._take(device)
+            if pending is None:
                 return
             try:
-                made: Any = self._finished(device, begun)
-            except BaseException as error:  # whatever it is, the model's thread must hear of it
-                made = error
+                done: Any = self._finish(device, pending)
+            except BaseException as error:  # of any kind: it is raised again in the model's thread
+                done = error
             with self._changed:
-                if isinstance(made, BaseException):
-                    self._end = min(self._end, begun.number)
-                self._made[begun.number] = made
+                if isinstance(done, BaseException):
+                    self._end = min(self._end, pending.number)
+                self._done[pending.number] = done
                 self._changed.notify_all()
 
-    def _take(self, device: int) -> Optional[_Begun]:
-        """The next batch for a device to make, when there is one and room for it; None when there are no more."""
+    def _take(self, device: int) -> Optional[_PendingBatch]:
+        """Wait for the next batch that the scheduler gives a device, with room for it; None when none are left."""
         while True:
             self._draw()
             with self._changed:
-                left = [begun for begun in self._open if begun.number < self._end]
+                left = [pending for pending in self._pending if pending.number < self._end]
                 if self._stopped or (not left and self._drawn >= self._end):
                     return None
-                chosen = self.division.choose(device, [begun for begun in left if begun.number < self._room()])
+                chosen = self.scheduler.choose(device, [one for one in left if one.number < self._room_until()])
                 if chosen is not None:
-                    self._open.remove(chosen)
-                    self._read_soon([chosen, *self._open[: self._ahead]])
+                    self._pending.remove(chosen)
+                    self._start_reading([chosen, *self._pending[: self._ahead]])
                     return chosen
-                self._read_soon(self._open[: self._ahead])
-                self._changed.wait(PAUSE)
+                self._start_reading(self._pending[: self._ahead])
+                self._changed.wait(IDLE_WAIT)
 
-    def _room(self) -> int:
-        """The number of the first batch that there is no room for."""
+    def _room_until(self) -> int:
+        """The number of the first batch that does not fit into the buffer."""
         return (self._next + self.capacity) * self._accumulated
 
-    def _finished(self, device: int, begun: _Begun) -> Tuple[HostBatch, Arrays]:
-        assert begun.rows is not None
-        rows = begun.rows.result()
+    def _finish(self, device: int, pending: _PendingBatch) -> Tuple[HostBatch, Arrays]:
+        assert pending.host_batch is not None
+        host_batch = pending.host_batch.result()
         with self._changed:
-            self.division.begin(device)
-        began = time.monotonic()
-        arrays = self._makers[device].finish(rows)
+            self.scheduler.begin(device)
+        began = self._clock()
+        arrays = self._devices[device].finish(host_batch)
         with self._changed:
-            self.division.end(device)
-            self.spells.append(Interval(began, time.monotonic()))
-        return rows, arrays
+            self.scheduler.end(device)
+            self.intervals.append(Interval(began, self._clock()))
+        return host_batch, arrays
 
-    def _in_order(self) -> Iterator[_Begun]:
-        """Every batch of the run, for each replica its own."""
+    def _plan(self) -> Iterator[_PendingBatch]:
+        """Every batch of the run, one for each replica."""
         numbers = range(self._start * self._accumulated, self._stop * self._accumulated)
         replicas = [self._order.run(numbers.start, worker) for worker in range(self._order.workers)]
         for number, batches in zip(numbers, zip(*replicas)):
-            yield _Begun(number, batches)
+            yield _PendingBatch(number, batches)
 
     def _draw(self) -> None:
-        """Look as far ahead as there is room, and readers to read. A new epoch takes a moment, so nobody is locked."""
-        with self._drawing:
-            while not self._stopped and self._drawn < min(self._end, self._room() + self._ahead):
+        """Draw the batches there is room for from the plan, and those that readers may read ahead.
+
+        The order of a new epoch takes a moment to compute, so `_changed` is not held meanwhile.
+        """
+        with self._planning:
+            while not self._stopped and self._drawn < min(self._end, self._room_until() + self._ahead):
                 found: Any
                 try:
                     found = next(self._planned)
@@ -276,16 +283,16 @@ class Prefetcher:
                     found = error
                 with self._changed:
                     if isinstance(found, BaseException):
-                        self._end, self._made[self._drawn] = self._drawn, found
+                        self._end, self._done[self._drawn] = self._drawn, found
                     else:
-                        self._open.append(found)
+                        self._pending.append(found)
                         self._drawn += 1
                     self._changed.notify_all()
 
-    def _read_soon(self, some: Sequence[_Begun]) -> None:
-        for begun in some:
-            if begun.rows is None:
-                begun.rows = self._readers.submit(self._read, begun.batches, begun.number)
+    def _start_reading(self, some: Sequence[_PendingBatch]) -> None:
+        for pending in some:
+            if pending.host_batch is None:
+                pending.host_batch = self._readers.submit(self._read, pending.batches, pending.number)
 
     def _read(self, batches: Sequence[Batch], number: int) -> HostBatch:
         try:
@@ -298,14 +305,14 @@ class Prefetcher:
                 f"batch {number}, of the utterances {names}, cannot be read: {type(error).__name__}: {error}"
             ) from error
 
-    def _count_lost(self, rows: HostBatch) -> None:
-        for utterance, why in rows.lost:
-            if utterance not in self._bad:
-                self._bad.add(utterance)
-                self._lost(utterance, why)
+    def _note_lost(self, batch: HostBatch) -> None:
+        for utterance, why in batch.lost:
+            if utterance not in self._unreadable:
+                self._unreadable.add(utterance)
+                self._on_lost(utterance, why)
         total = sum(self._order.counts)
-        if len(self._bad) > max(1, MOST_LOST * total):
+        if len(self._unreadable) > max(1, MAX_LOST_SHARE * total):
             raise PrefetchError(
-                f"{len(self._bad)} of {total} utterances can no longer be read, the last one for this: "
-                f"{rows.lost[-1][1]}. Is the disk still there? Run again when it is: nothing is lost"
+                f"{len(self._unreadable)} of {total} utterances can no longer be read, the last one because of this: "
+                f"{batch.lost[-1][1]}. Is the disk still mounted? Run again when it is: nothing is lost"
             )

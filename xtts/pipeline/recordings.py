@@ -1,6 +1,7 @@
-"""Recordings: which samples of which utterance are wanted comes in; padded waves go out, and why a row is blank.
+"""Reading recordings into padded waves.
 
-What is wanted is said in whole numbers before anything is opened, so that others can be asked to read it.
+Which samples of which utterance a batch needs is described in whole numbers (`Cuts`) before any file is opened, so that
+workers elsewhere can read them instead.
 """
 
 import contextlib
@@ -17,26 +18,26 @@ from xtts.corpus.utterances import Utterance
 from xtts.planning.dataset import Split
 
 Lost = Tuple[str, str]  # the id of an utterance that cannot be read, and why
-RAW = ".f32"  # ends the name of a file that holds float32 samples of one channel and nothing else
+RAW = ".f32"  # suffix of a file of float32 samples of one channel, without a header
 
 
 class Recordings:
-    """The waves of a part of the corpus, at the recipe's rate, padded; and which of them turned bad."""
+    """The waves of one split of a corpus, at the recipe's sample rate."""
 
     def __init__(self, part: Split, sample_rate: int) -> None:
         self.utterances, self.lengths, self._rate = part.corpus.utterances, part.lengths, sample_rate
 
     def wave(self, position: int) -> np.ndarray:
-        """An utterance's wave; an AudioError when it is not what it was when the run was planned."""
+        """An utterance's wave, [samples] float32; an AudioError when it changed after the run was planned."""
         utterance = self.utterances[position]
         wave = wav.load_audio(utterance.path, self._rate)
         if len(wave) != self.lengths.samples[position]:
-            raise wav.AudioError(f"{utterance.path}: it has another length than when the run was planned")
+            raise wav.AudioError(f"{utterance.path}: its length has changed since the run was planned")
         return wave
 
 
 class Cut(NamedTuple):
-    """What is heard of a recording; past its end it begins again."""
+    """A stretch of a recording; past the recording's end it starts again from the beginning."""
 
     position: int  # of the utterance
     start: int  # in samples
@@ -45,26 +46,26 @@ class Cut(NamedTuple):
 
 @attrs.frozen(eq=False)
 class Cuts:
-    """A batch of sound before it is read: which cut stands in which of so many rows, each of so many samples."""
+    """The audio of a batch before it is read: which cut is in which row."""
 
     rows: int
-    samples: int
-    of: Dict[int, Cut]
+    samples: int  # of a padded row
+    by_row: Dict[int, Cut]
 
     @property
     def lengths(self) -> np.ndarray:
-        """Samples that are heard in each row, [rows], int32."""
+        """Samples of each row without padding, [rows] int32."""
         lengths = np.zeros(self.rows, np.int32)
-        for row, cut in self.of.items():
+        for row, cut in self.by_row.items():
             lengths[row] = cut.samples
         return lengths
 
 
 def read_padded(recordings: Recordings, cuts: Cuts) -> Tuple[np.ndarray, np.ndarray, Dict[int, Lost]]:
-    """Waves [rows, samples], their lengths [rows], and why a row is blank."""
+    """Waves [rows, samples] float32, lengths [rows] int32 in samples, and why a row is blank."""
     waves, lengths = np.zeros((cuts.rows, cuts.samples), np.float32), np.zeros(cuts.rows, np.int32)
     lost: Dict[int, Lost] = {}
-    for row, (position, start, count) in cuts.of.items():
+    for row, (position, start, count) in cuts.by_row.items():
         try:
             wave = recordings.wave(position)
         except wav.AudioError as error:
@@ -78,17 +79,17 @@ def read_padded(recordings: Recordings, cuts: Cuts) -> Tuple[np.ndarray, np.ndar
 def raw_copies(
     recordings: Recordings, sample_rate: int, folder: Path, progress: Callable[[int, int], None]
 ) -> Dict[int, str]:
-    """Files of raw samples, by position, for recordings that TensorFlow cannot read: all but wav at `sample_rate`.
+    """Copies as raw samples, by position, of recordings that TensorFlow cannot read: all but wav at `sample_rate`.
 
-    They are made once, and named by what they were made from. What cannot be read now has none.
+    A copy is written once and named by a digest of its source. A recording that cannot be read has none.
     """
     wanted = [place for place, one in enumerate(recordings.utterances) if not _is_plain(one, sample_rate)]
-    made: Dict[int, str] = {}
+    copies: Dict[int, str] = {}
     for done, position in enumerate(wanted, 1):
         with contextlib.suppress(wav.AudioError, OSError):
-            made[position] = str(_raw_copy(recordings, position, sample_rate, folder.absolute()))
+            copies[position] = str(_raw_copy(recordings, position, sample_rate, folder.absolute()))
         progress(done, len(wanted))
-    return made
+    return copies
 
 
 def _is_plain(utterance: Utterance, sample_rate: int) -> bool:

@@ -1,11 +1,10 @@
-"""Which data device makes which batch: how long each takes for one comes in; the next batch of a device that is free
-goes out.
+"""Which data device computes which batch.
 
-Batches are wanted in the order of the plan, and one that is late holds up those behind it. So a device that is free
-does not just take the next one, by which a slow device would hold up a fast one. It takes the first that no other
-device would finish sooner: where it is ten times slower than the only other one, that is the tenth from here. All of a
-plan's batches are about the same work (short shapes have more rows), so one number says how fast a device is: the
-seconds of a batch, as an average that follows what is measured. Whoever makes a batch, it is the same batch.
+Batches are wanted in the order of the plan, and a late one holds up those behind it. A free device therefore does not
+simply take the next batch, by which a slow device would hold up a fast one. It takes the first batch that no other
+device would finish sooner: for a device ten times slower than the only other one, that is the tenth from here. All
+batches of a plan are about the same work (short shapes have more rows), so one number describes a device's speed: the
+seconds of a batch, as a moving average. A batch is the same whichever device computes it.
 """
 
 import math
@@ -16,36 +15,36 @@ import attrs
 
 Batch = TypeVar("Batch")
 
-WEIGHT = 0.2  # of the latest batch in the average
+WEIGHT = 0.2  # of the latest batch in the moving average
 
 
 @attrs.define(eq=False)
 class DeviceLoad:
-    """What is known of one data device."""
+    """The speed of one data device, and what it has done so far."""
 
     name: str
-    seconds: Optional[float] = None  # for a batch; None: nothing was measured yet
-    batches: int = 0  # that it made
-    busy: float = 0.0  # seconds in all
-    began: Optional[float] = None  # the batch it is at work on
+    seconds: Optional[float] = None  # for a batch; None: not measured yet
+    batches: int = 0  # completed
+    busy: float = 0.0  # seconds in total
+    began: Optional[float] = None  # when it began the current batch
 
-    def left(self, now: float) -> float:
-        """Seconds until it is expected to be free. What is overdue is expected to take as long again."""
+    def seconds_left(self, now: float) -> float:
+        """Seconds until it should be free. A batch that is overdue is expected to take as long again."""
         return 0.0 if self.began is None or self.seconds is None else abs(self.began + self.seconds - now)
 
 
 class Scheduler:
-    """Batches for devices. Not to be used from two threads at once: the feed has a lock."""
+    """Assigns batches to devices. Not thread-safe: the prefetcher calls it under its lock."""
 
     def __init__(self, seconds: Mapping[str, Optional[float]], clock: Callable[[], float] = time.monotonic) -> None:
-        """`seconds` are those of a batch by device, as they were measured before; None where they were not."""
+        """`seconds`: of a batch, by device, as measured beforehand; None where nothing was measured."""
         self.devices = [DeviceLoad(name, own) for name, own in seconds.items()]
         self._clock = clock
 
     def choose(self, device: int, batches: Sequence[Batch]) -> Optional[Batch]:
-        """Which of the batches that nobody has begun, in the order they are wanted, a free device makes now.
+        """The batch that a free device takes now, of those nobody has begun, in the order they are wanted.
 
-        None: the others will have finished all of these sooner.
+        None: the other devices will have finished all of these sooner.
         """
         place = self._ahead(device)
         return batches[place] if place < len(batches) else None
@@ -54,15 +53,17 @@ class Scheduler:
         self.devices[device].began = self._clock()
 
     def end(self, device: int) -> None:
-        """The batch that was begun is made; how long it took counts from now on."""
+        """The current batch is complete; its seconds count from now on."""
         own = self.devices[device]
         assert own.began is not None
-        took = self._clock() - own.began
-        own.seconds = took if own.seconds is None else (1 - WEIGHT) * own.seconds + WEIGHT * took
-        own.batches, own.busy, own.began = own.batches + 1, own.busy + took, None
+        seconds = self._clock() - own.began
+        own.seconds = seconds if own.seconds is None else (1 - WEIGHT) * own.seconds + WEIGHT * seconds
+        own.batches += 1
+        own.busy += seconds
+        own.began = None
 
     def shares(self) -> List[Dict[str, Any]]:
-        """For people: what part of the work each device did, and how fast it is."""
+        """For reports: the share of the work that each device did, and how fast it is."""
         total = sum(one.batches for one in self.devices)
         return [
             {
@@ -75,13 +76,13 @@ class Scheduler:
         ]
 
     def _ahead(self, device: int) -> int:
-        """Batches that the others will have begun and finished before this one has finished one."""
+        """Batches that the other devices can begin and finish before this one has finished one."""
         now, own = self._clock(), self.devices[device].seconds
         if own is None:
             return 0
         count = 0
         for place, other in enumerate(self.devices):
             if place != device and other.seconds:
-                # Of two that are equally fast none is ahead: somebody must take the next batch.
-                count += max(0, math.ceil((own - other.left(now)) / other.seconds) - 1)
+                # Of two equally fast devices neither is ahead: one of them must take the next batch.
+                count += max(0, math.ceil((own - other.seconds_left(now)) / other.seconds) - 1)
         return count

@@ -1,10 +1,12 @@
-"""Batches of one stage: the utterances of a step come in; arrays of a shape of the stage go out.
+"""Batch sources: from the utterances of a step to the arrays that the model takes.
 
-`read` is the host's part: it opens recordings, or looks features up that were stored, and can be called from many
-threads. `finish` is the data device's part: what is live is computed there. Which cut of which recording is taken is a
-function of (seed, number of the batch, place in the step), so that a batch is the same whenever, in whatever order, and
-over however many replicas, it is made. Of several processes each reads the rows of its own share of the replicas.
-An utterance that can no longer be read leaves its row blank, and is named.
+`read` is the host's part: it opens recordings, or looks stored features up, and may be called from many threads.
+`finish` is the data device's part: live features are computed there. Which cut of which recording is taken is a
+function of (seed, batch number, place in the step), so a batch is the same whenever and in whatever order it is made,
+and for any number of replicas. Of several processes each reads the rows of its own share of the replicas. An utterance
+that can no longer be read leaves its row blank and is named in `HostBatch.lost`.
+
+Letters in shapes: B rows (of all replicas read here), T text tokens, C codes, M mel frames, S samples.
 """
 
 import time
@@ -17,57 +19,65 @@ from xtts.pipeline.recordings import Cuts, Lost, Recordings
 from xtts.planning.batch_order import Batch, BatchOrder
 from xtts.planning.shapes import Shape
 
-Arrays = Dict[str, Any]  # of NumPy, or TensorFlow's once it is finished
+Arrays = Dict[str, Any]  # NumPy arrays from `read`; `finish` adds tensors
 
 
 @attrs.frozen(eq=False)
 class HostBatch:
-    """A batch that was read; those of several replicas, of this process's own, lie one after the other."""
+    """A batch as read on the host; the rows of this process's replicas follow one another."""
 
-    shape: int  # its place among the stage's shapes
-    size: Shape  # what it was brought to: that shape, or where lengths are free a smaller one
-    arrays: Arrays
-    counts: np.ndarray  # float64: how many numbers each part of the loss is a mean of, of the rows that are here
-    frames: int  # of sound, without padding, of all replicas
-    lost: Tuple[Lost, ...] = ()  # by which rows are blank
+    shape: int  # index into the stage's shapes
+    size: Shape  # what it is padded to: that shape, or a smaller one with dynamic shapes
+    arrays: Arrays  # each [B, ...]
+    counts: np.ndarray  # float64 [parts of the loss]: how many elements each part is a mean over, of the rows here
+    frames: int  # mel frames without padding, of all replicas
+    lost: Tuple[Lost, ...] = ()  # the utterances of blank rows
 
 
 class BatchSource(Protocol):
-    """What a feed draws from."""
+    """What a prefetcher draws batches from."""
 
     def read(self, batches: Sequence[Batch], number: int) -> HostBatch:
-        """The host's part of one step's work, for each replica a batch."""
+        """Read batch `number` of the run on the host; `batches` has one for each replica.
 
-    def finish(self, rows: HostBatch) -> Arrays:
-        """The data device's part."""
+        Arrays are [B, ...]: either padded waves [B, S] float32 with their lengths [B] int32, from which `finish`
+        computes features, or stored features.
+        """
+
+    def finish(self, batch: HostBatch) -> Arrays:
+        """Compute what is missing on the data device: the arrays that the model takes.
+
+        The codec's are mel [B, M, n_mels] and lengths [B]; the GPT's text [B, T], text_lengths [B], codes [B, C],
+        code_lengths [B] and reference [B, M, n_mels].
+        """
 
     def name(self, position: int) -> str:
-        """The id of an utterance, for people."""
+        """The id of an utterance, for messages."""
 
 
 class RemoteBatchSource(BatchSource, Protocol):
-    """A source whose sound others can read, and make features of."""
+    """A source whose recordings can be read, and turned into features, by workers elsewhere."""
 
     recordings: Recordings
 
     def cuts(self, batches: Sequence[Batch], number: int) -> Dict[str, Cuts]:
-        """What has to be heard for a step, under the names of the arrays it becomes."""
+        """The samples that batch `number` needs, by wave name ("waves", "reference_waves"), each for a [B, S] array."""
 
-    def delivered(self, batches: Sequence[Batch], number: int, made: Arrays) -> HostBatch:
-        """What `read` would give, with features that others have made, of all that `cuts` asked for."""
+    def delivered(self, batches: Sequence[Batch], number: int, features: Arrays) -> HostBatch:
+        """What `read` returns, with features [B, ...] that workers computed from everything in `cuts`."""
 
 
 def warm_up(source: BatchSource, order: BatchOrder, dynamic_shapes: bool = False) -> None:
-    """Make a blank batch of every shape: what the data device computes is traced, and tried, before step 0.
+    """Finish a blank batch of every shape, so that the data device's functions are traced before step 0.
 
-    Where lengths are free one is enough, and the longest is made.
+    With dynamic shapes one batch is enough, of the longest shape.
     """
     for shape in range(len(order.batch_sizes))[-1 if dynamic_shapes else 0 :]:
         source.finish(_blank(source, order, shape))
 
 
 def seconds_per_batch(source: BatchSource, order: BatchOrder, dynamic_shapes: bool = False) -> float:
-    """How long the data device takes for a batch, of those it was tried with before."""
+    """How long the data device takes for a batch, as a mean over blank ones; call `warm_up` first."""
     shapes = range(len(order.batch_sizes))[-1 if dynamic_shapes else 0 :]
     blanks = [_blank(source, order, shape) for shape in shapes]
     began = time.monotonic()
@@ -80,13 +90,13 @@ def _blank(source: BatchSource, order: BatchOrder, shape: int) -> HostBatch:
     return source.read([Batch(shape, np.zeros(0, np.int64), order.batch_sizes[shape])] * order.workers, 0)
 
 
-def _first(draw: int, count: int, wanted: int) -> int:
-    """Where a cut of `wanted` frames begins, of so many; live and cached features are cut at the same place."""
+def cut_start(draw: int, count: int, wanted: int) -> int:
+    """Where a cut of `wanted` of `count` frames begins; live and cached features are cut at the same place."""
     return draw % (count - wanted + 1) if count > wanted else 0
 
 
-def _placed(batches: Sequence[Batch], rows: int, share: Optional[range]) -> Dict[int, Tuple[int, int]]:
-    """Which utterance is in which row, of so many a replica, and its place in the step; of a share of the replicas."""
+def place_rows(batches: Sequence[Batch], rows: int, share: Optional[range]) -> Dict[int, Tuple[int, int]]:
+    """Row to (utterance, place in the step), with `rows` rows for each replica of this process's share."""
     own = share or range(len(batches))
     return {
         (replica - own.start) * rows + row: (int(position), row * len(batches) + replica)
@@ -95,11 +105,12 @@ def _placed(batches: Sequence[Batch], rows: int, share: Optional[range]) -> Dict
     }
 
 
-def _elsewhere(batches: Sequence[Batch], share: Optional[range]) -> np.ndarray:
-    """The utterances of a step that other processes read."""
+def read_elsewhere(batches: Sequence[Batch], share: Optional[range]) -> np.ndarray:
+    """The utterances of a step that other processes read, [n]."""
     others = [batch.utterances for place, batch in enumerate(batches) if share and place not in share]
     return np.concatenate([np.zeros(0, np.int64), *others])
 
 
-def _in_order(lost: Mapping[int, Lost]) -> Tuple[Lost, ...]:
+def sorted_lost(lost: Mapping[int, Lost]) -> Tuple[Lost, ...]:
+    """Lost utterances in the order of their rows."""
     return tuple(lost[row] for row in sorted(lost))

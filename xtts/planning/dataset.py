@@ -4,7 +4,7 @@ A recipe that names no corpus gets the demo corpus, made once and kept beside th
 """
 
 from pathlib import Path
-from typing import Callable, List, NamedTuple, Tuple
+from typing import Callable, List, NamedTuple, Optional, Sequence, Tuple
 
 import attrs
 
@@ -13,8 +13,9 @@ from xtts.corpus import index as corpora
 from xtts.corpus.demo import make
 from xtts.corpus.index import Corpus
 from xtts.corpus.lengths import Lengths
-from xtts.corpus.utterances import Rejected
-from xtts.planning.plan import length_limits
+from xtts.corpus.utterances import Rejected, count_reasons
+from xtts.planning.memory import PlannedStage
+from xtts.planning.plan import Plan, length_limits, make_plan
 from xtts.progress import ProgressBar
 from xtts.recipe.schema import Recipe
 from xtts.text import tokenizer as text
@@ -60,6 +61,21 @@ def load_dataset(recipe: Recipe, say: Log) -> Dataset:
     train_part = _measured(train, tokenizer, recipe, most, at_least=1)
     held_part = _measured(held_out, tokenizer, recipe, most, at_least=0)
     return Dataset(train_part, held_part, tokenizer, [*train_part.corpus.rejected, *held_part.corpus.rejected])
+
+
+def plan_dataset(
+    recipe: Recipe, dataset: Dataset, stages: Sequence[PlannedStage], replicas: Optional[int] = None
+) -> Plan:
+    """The plan of a recipe for the dataset that was loaded for it."""
+    return make_plan(
+        recipe,
+        dataset.train.lengths.text,
+        dataset.train.lengths.frames,
+        dataset.tokenizer.size,
+        stages=stages,
+        rejected=count_reasons(dataset.rejected),
+        replicas=replicas,
+    )
 
 
 def load_checked_corpus(path: str, format: str, language: str, say: Log, at_least: int = corpora.AT_LEAST) -> Corpus:

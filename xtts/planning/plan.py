@@ -4,19 +4,16 @@ TensorFlow is not asked for any of it. `Plan.text()` is the page a person reads 
 same for a machine; `layout` and `order` are what the run then follows.
 """
 
-import os
-import shutil
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import attrs
 import numpy as np
 
 from xtts.errors import XttsError
 from xtts.formatting import count_of, format_excess, format_reasons
-from xtts.planning import memory, shapes
+from xtts.planning import machine, memory, shapes
 from xtts.planning.batch_order import BatchOrder
-from xtts.planning.memory import MemoryBudget
+from xtts.planning.memory import MemoryBudget, MemoryEstimate, PlannedStage
 from xtts.planning.shapes import ShapePlan, TraceCost
 from xtts.planning.sizes import FRAMES_PER_CODE, SIZES, GptSize, ParameterCount, StepCost, count_parameters, step_cost
 from xtts.planning.summary import format_plan
@@ -148,14 +145,18 @@ def make_plan(
     text_lengths: "Ints",
     mel_frames: "Ints",
     text_tokens: int,
+    *,
+    stages: Sequence[PlannedStage] = (),
     rejected: Optional[Mapping[str, int]] = None,
-    workers: Optional[int] = None,
+    replicas: Optional[int] = None,
     speed: Optional[MachineSpeed] = None,
 ) -> Plan:
     """The plan for the usable utterances of a corpus.
 
     `text_lengths` (tokens) and `mel_frames` have one entry an utterance, and the order names utterances by their place
     there. `text_tokens` is how many tokens the tokenizer has; `rejected` counts what was set aside before, by reason.
+    Memory is counted for `stages`, those of `xtts.training.stages` that the recipe trains. `replicas` is how many
+    copies of the model are placed; None: as many as the recipe names GPUs for.
     """
     recipe = resolve_shapes(recipe, begun="planned")
     text, mel = np.asarray(text_lengths, np.int32), np.asarray(mel_frames, np.int32)
@@ -169,18 +170,26 @@ def make_plan(
     if not usable.any():
         raise PlanError(_nothing(reasons))
 
-    workers = workers or recipe.devices.replicas
-    layout = _layout(recipe, size.gpt, text[usable], mel[usable], workers, speed or MachineSpeed())
+    replicas = replicas or recipe.devices.replicas
+    layout = _layout(recipe, size.gpt, text[usable], mel[usable], replicas, speed or MachineSpeed())
     shape_of = np.full(len(text), shapes.SET_ASIDE, np.int16)
     shape_of[usable] = layout.shape_of
     layout = attrs.evolve(layout, shape_of=shape_of)
-    order = BatchOrder(shape_of, tuple(shape.batch_size for shape in layout.shapes), recipe.run.seed, workers)
+    order = BatchOrder(shape_of, tuple(shape.batch_size for shape in layout.shapes), recipe.run.seed, replicas)
 
     joint = np.where(usable, shapes.joint_length(text, mel), 0)
     work = _work(recipe, layout, order, joint, step_cost(size.gpt).reduced())
     numbers = {*CURVE, len(layout.shapes)} if recipe.data.shapes == "planned" else {*CURVE}
-    curve = _curve(joint[usable], step_cost(size.gpt), recipe.train.batch_size, workers, sorted(numbers))
+    curve = _curve(joint[usable], step_cost(size.gpt), recipe.train.batch_size, replicas, sorted(numbers))
     frames = int(mel[usable].sum(dtype=np.int64))
+    estimate = MemoryEstimate(
+        recipe=recipe,
+        size=size,
+        text_tokens=text_tokens,
+        shapes=layout.shapes,
+        stages=stages,
+        replicas=replicas,
+    )
     return Plan(
         recipe,
         layout,
@@ -191,34 +200,27 @@ def make_plan(
         work=work,
         curve=curve,
         parts=count_parameters(size, text_tokens, recipe.audio.n_mels),
-        budgets=memory.memory_budgets(recipe, size, text_tokens, layout.shapes),
-        advice=(
-            *memory.memory_advice(recipe, size, text_tokens, layout.shapes),
-            *_shape_advice(recipe, layout, work, curve),
-        ),
+        budgets=estimate.budgets(),
+        advice=(*estimate.advice(), *_shape_advice(recipe, layout, work, curve)),
     )
 
 
-def resolve_shapes(recipe: Recipe, begun: Optional[str] = None) -> Recipe:
+def resolve_shapes(recipe: Recipe, begun: Optional[str] = None, has_gpu: Optional[bool] = None) -> Recipe:
     """The recipe with `shapes = "auto"` decided: as a run was `begun`, or by what is fastest on this machine.
 
     On CPUs free lengths are: they start with one trace and pad least. Static shapes pay where a device tunes itself to
     each shape, so they are for GPUs, those that a recipe names and a machine lacks too; and for XLA, and where somebody
-    says how many there are to be.
+    says how many there are to be. `has_gpu`: whether the run trains on a GPU; None: its devices are not placed yet, and
+    the machine is asked.
     """
     if recipe.data.shapes != "auto":
         return recipe
     is_static = recipe.train.jit_compile is True or recipe.data.shape_count != "auto" or recipe.devices.names_gpus
-    dynamic_shapes = not (is_static or has_gpu())
-    shapes: Any = begun or ("relaxed" if dynamic_shapes else "planned")
+    shapes: Any = begun
+    if not shapes:
+        is_static = is_static or (machine.has_gpu() if has_gpu is None else has_gpu)
+        shapes = "planned" if is_static else "relaxed"
     return attrs.evolve(recipe, data=attrs.evolve(recipe.data, shapes=shapes))
-
-
-def has_gpu() -> bool:
-    """Whether this machine has a GPU that is not hidden; TensorFlow is not asked."""
-    if os.environ.get("CUDA_VISIBLE_DEVICES", "0").strip() in ("", "-1"):
-        return False
-    return shutil.which("nvidia-smi") is not None or Path("/dev/kfd").exists()  # NVIDIA's driver, or AMD's
 
 
 def length_limits(recipe: Recipe) -> Tuple[int, int]:
@@ -246,7 +248,7 @@ def _too_long(recipe: Recipe, text: "Ints", mel: "Ints") -> Dict[str, "Ints"]:
     }
 
 
-def _layout(recipe: Recipe, gpt: GptSize, text: "Ints", mel: "Ints", workers: int, speed: MachineSpeed) -> ShapePlan:
+def _layout(recipe: Recipe, gpt: GptSize, text: "Ints", mel: "Ints", replicas: int, speed: MachineSpeed) -> ShapePlan:
     data, train = recipe.data, recipe.train
     if data.shapes == "fixed":
         return shapes.fixed_shapes(text, mel, data.max_text_length, data.max_mel_frames, train.batch_size)
@@ -259,13 +261,13 @@ def _layout(recipe: Recipe, gpt: GptSize, text: "Ints", mel: "Ints", workers: in
         run_seconds=train.steps * train.gradient_accumulation_steps * step,
     )
     count = None if data.shape_count == "auto" else data.shape_count
-    return shapes.plan_shapes(text, mel, step_cost(gpt), train.batch_size, count, weighing, workers)
+    return shapes.plan_shapes(text, mel, step_cost(gpt), train.batch_size, count, weighing, replicas)
 
 
-def _curve(joint: "Ints", work: StepCost, batch_size: int, workers: int, numbers: List[int]) -> Dict[int, float]:
+def _curve(joint: "Ints", work: StepCost, batch_size: int, replicas: int, numbers: List[int]) -> Dict[int, float]:
     """The work of an epoch with each number of planned shapes, as far as there are as many lengths."""
     lengths, counts = shapes.length_histogram(joint)
-    rows = workers * shapes.batch_sizes(lengths, batch_size)
+    rows = replicas * shapes.batch_sizes(lengths, batch_size)
     best = shapes.boundaries(lengths, counts, work, numbers[-1], rows)
     return {k: shapes.work_ratio(lengths, counts, best[k], work, rows) for k in numbers if k in best}
 

@@ -1,75 +1,79 @@
-"""A recipe's text with some settings changed: the text and the changes come in, the text goes out, otherwise as it was.
+"""Change settings in the text of a recipe and leave everything else, comments and layout, as it was written.
 
-Comments, order and whatever else a person wrote stay. What a change is for stands above it as a comment.
+Each changed setting gets a comment above it that says why. tomlkit is imported when there is something to change,
+because its import takes as long as `xtts --help` itself.
 """
 
-import contextlib
 import json
 import re
 import textwrap
-from typing import Any, Dict, List, Mapping, NamedTuple
+from typing import Any, Iterable, List, Mapping, NamedTuple, cast
 
-from xtts.recipe.lines import Key, RecipeError, key_lines, parse_toml
+from xtts.recipe.lines import Key, RecipeError, parse_toml
 
-WIDTH = 100  # characters of a comment's line
+WIDTH = 100  # characters of a line of comment
 
 
 class Edit(NamedTuple):
-    """What a setting becomes, and why."""
+    """The new value of a setting, and the reason for it."""
 
     value: Any
     why: str
 
 
 def apply_edits(text: str, changes: Mapping[Key, Edit]) -> str:
-    """The text with every (section, name) of `changes` at its new value."""
-    wanted = _laid_over(parse_toml(text, "the recipe"), changes)
-    made = text
-    with contextlib.suppress(RecipeError):  # what came out is no TOML
-        for key, change in changes.items():
-            made = _with(made, key, change)
-        if parse_toml(made, "the recipe") == wanted:
-            return made
-    import tomli_w
+    """The recipe with every (section, name) in `changes` set to its new value."""
+    if not changes:
+        return text
+    import tomlkit
 
-    # Tables within lines, or other ways of writing that are not followed: all is said anew, and still means the same.
-    reasons = [line for key, change in changes.items() for line in _comment(f"{'.'.join(key)}: {change.why}")]
-    return "\n".join([*reasons, "", tomli_w.dumps(wanted)])
-
-
-def _with(text: str, key: Key, change: Edit) -> str:
-    lines, places = text.splitlines(), key_lines(text)
-    section, name = key
-    setting = f"{name} = {_toml(change.value)}"
-    if key in places:
-        number = places[key] - 1
-        found = re.match(r"^(\s*)([\w.\"' -]+?)(\s*=\s*)(\"[^\"]*\"|'[^']*'|\[[^\]]*\]|[^\s#]+)(.*)$", lines[number])
-        if found:
-            indent, own, equals, _, rest = found.groups()
-            lines[number : number + 1] = [*_comment(change.why), f"{indent}{own}{equals}{_toml(change.value)}{rest}"]
-    elif (section,) in places and re.match(rf"^\s*\[\s*{section}\s*\]", lines[places[(section,)] - 1]):
-        number = places[(section,)]
-        lines[number:number] = [*_comment(change.why), setting]
-    else:
-        lines += ["", f"[{section}]", *_comment(change.why), setting]
-    return "\n".join(lines) + "\n"
-
-
-def _laid_over(tables: Dict[str, Any], changes: Mapping[Key, Edit]) -> Dict[str, Any]:
-    for (section, name), change in changes.items():
-        tables.setdefault(section, {})[name] = change.value
-    return tables
-
-
-def _comment(why: str) -> List[str]:
-    return [f"# {line}" for line in textwrap.wrap(why, WIDTH)]
-
-
-def _toml(value: Any) -> str:
-    """A number, a word or a truth, as TOML has it."""
-    return json.dumps(value)
+    wanted = parse_toml(text, "the recipe")
+    for (section, name), edit in changes.items():
+        wanted.setdefault(section, {})[name] = edit.value
+    edited = text
+    try:
+        for key, edit in changes.items():
+            edited = _apply(edited, key, edit)
+        if parse_toml(edited, "the recipe") == wanted:
+            return edited
+    except (RecipeError, tomlkit.exceptions.TOMLKitError):
+        pass
+    # Whatever tomlkit did not edit rightly is written out anew, with the reasons on top.
+    reasons = [f"{'.'.join(key)}: {edit.why}" for key, edit in changes.items()]
+    return f"{_comments(reasons)}\n{tomlkit.dumps(wanted)}"
 
 
 def describe_edits(key: Key, value: Any) -> str:
-    """A setting as a person reads it."""
-    return f"{'.'.join(key)} = {_toml(value)}"
+    """A setting as a recipe states it in one line."""
+    return f"{'.'.join(key)} = {json.dumps(value)}"
+
+
+def _apply(text: str, key: Key, edit: Edit) -> str:
+    """The text with one setting changed, or added after the last one of its section.
+
+    Reasons go into the white space before a setting: tomlkit itself adds comments only at the end of a section, where
+    they would stand behind the comment of the next one.
+    """
+    import tomlkit
+
+    section, name = key
+    document = tomlkit.parse(text)
+    if section not in document:
+        document[section] = tomlkit.table()
+        cast(tomlkit.items.Table, document[section]).trivia.indent = "\n" if text.strip() else ""
+    table: Any = document[section]
+    setting = tomlkit.item(edit.value)
+    others = [one for at, one in table.value.body if at] if isinstance(table, tomlkit.items.Table) else []
+    if others and name not in table and re.search(rf"^\s*\[\s*{section}\s*\]", text, re.MULTILINE):
+        line = f"{_comments([edit.why])}{name} = {setting.as_string()}\n"
+        others[-1].trivia.trail = (others[-1].trivia.trail or "\n") + line
+        return tomlkit.dumps(document)
+    table[name] = setting
+    place = table if isinstance(table, tomlkit.items.InlineTable) else setting
+    place.trivia.indent = _comments([edit.why], place.trivia.indent) + place.trivia.indent
+    return tomlkit.dumps(document)
+
+
+def _comments(reasons: Iterable[str], indent: str = "") -> str:
+    lines: List[str] = [line for reason in reasons for line in textwrap.wrap(reason, WIDTH)]
+    return "".join(f"{indent}# {line}\n" for line in lines)

@@ -10,22 +10,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, Iterable, Iterator, List, Literal, NamedTuple, Tuple, Union, cast
 
-from xtts.files import write_text
 from xtts.recipe import fields
 from xtts.recipe.constraints import find_contradictions
 from xtts.recipe.lines import Key, RecipeError, RecipeProblem, dotted_key, key_lines, parse_toml
-
-__all__ = [
-    "RecipeProblem",
-    "RecipeError",
-    "Override",
-    "recipe_digest",
-    "dump_recipe",
-    "load_recipe",
-    "parse_recipe",
-    "json_schema",
-    "write_text",
-]
 
 if TYPE_CHECKING:  # attrs and cattrs are imported once a recipe is sound: a mistake is answered at once
     from xtts.recipe.schema import Recipe
@@ -66,9 +53,9 @@ def parse_recipe(text: str, settings: Iterable[Override] = (), name: str = "reci
 
 def dump_recipe(recipe: "Recipe") -> str:
     """The recipe as TOML, every setting stated; `loads` reads it back equal."""
-    import tomli_w
+    import tomlkit
 
-    return tomli_w.dumps(recipe.as_tables())
+    return tomlkit.dumps(recipe.as_tables())
 
 
 def recipe_digest(recipe: "Recipe") -> str:
@@ -158,10 +145,13 @@ def _check(tables: Dict[str, Any]) -> List[Mistake]:
 
 
 def _structure(tables: Dict[str, Any]) -> "Recipe":
-    """The recipe that sound tables say."""
+    """The recipe of tables that were checked, and are not checked again."""
+    from attrs import validators
+
     from xtts.recipe.schema import Recipe
 
-    return cast(Recipe, _converter().structure(tables, Recipe))
+    with validators.disabled():
+        return cast(Recipe, _converter().structure(tables, Recipe))
 
 
 @lru_cache(maxsize=None)

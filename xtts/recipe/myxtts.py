@@ -12,6 +12,7 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tu
 from xtts import files
 from xtts.errors import UsageError, XttsError
 from xtts.recipe import fields, loading
+from xtts.recipe.lines import RecipeError
 
 LARGEST_FILE = 1_000_000  # bytes; a configuration is a page of text
 STEPS = 100_000  # written where only epochs were: what the shipped recipes for a GPU have
@@ -168,11 +169,11 @@ class Migrated(NamedTuple):
 
     def recipe(self) -> str:
         """The recipe in TOML; it loads."""
-        import tomli_w
+        import tomlkit
 
         notes = [f"# {one.key}: {one.why}" for one in self.left]
         head = ["# Made by `xtts migrate`; what found no place:", *notes] if notes else ["# Made by `xtts migrate`."]
-        return "\n".join(head) + "\n\n" + tomli_w.dumps(self.tables)
+        return "\n".join(head) + "\n\n" + tomlkit.dumps(self.tables)
 
     def text(self) -> str:
         """Both lists, for people."""
@@ -319,10 +320,10 @@ def _leave_contradictions(done: Migrated) -> None:
 
 
 def _first_mistake(done: Migrated) -> Optional[Tuple[str, str]]:
-    import tomli_w
+    import tomlkit
 
     try:
-        loading.parse_recipe(tomli_w.dumps(done.tables))
-    except loading.RecipeError as error:
+        loading.parse_recipe(tomlkit.dumps(done.tables))
+    except RecipeError as error:
         return error.problems[0].key, error.problems[0].text
     return None

@@ -11,21 +11,37 @@ import attrs
 from xtts.recipe import fields
 from xtts.recipe.constraints import find_contradictions
 
-COUNT = {"minimum": 1}
-AMOUNT = {"minimum": 0}
-SHARE = {"minimum": 0, "maximum": 1}
-POSITIVE = {"exclusiveMinimum": 0}
-SEVERAL = {"minItems": 1, "uniqueItems": True}
-GPU = {"type": "integer", **AMOUNT}
-GPUS = {**AMOUNT, "anyOf": [GPU, {"type": "array", "items": GPU, **SEVERAL}]}
+COUNT: Dict[str, Any] = {"minimum": 1}
+AMOUNT: Dict[str, Any] = {"minimum": 0}
+SHARE: Dict[str, Any] = {"minimum": 0, "maximum": 1}
+POSITIVE: Dict[str, Any] = {"exclusiveMinimum": 0}
+SEVERAL: Dict[str, Any] = {"minItems": 1, "uniqueItems": True}
+GPU: Dict[str, Any] = {"type": "integer", **AMOUNT}
+GPUS: Dict[str, Any] = {**AMOUNT, "anyOf": [GPU, {"type": "array", "items": GPU, **SEVERAL}]}
 Auto = Literal["auto"]
-Stage = Literal["codec", "gpt"]
 Gpus = Union[int, Tuple[int, ...], None]  # one, or several
+StageName = Literal["codec", "gpt"]
+ALL_STAGES: Tuple[StageName, ...] = get_args(StageName)
+CODEC: Tuple[StageName, ...] = ("codec",)
+GPT: Tuple[StageName, ...] = ("gpt",)
 
 
-def setting(default: Any, help: str, **limits: Any) -> Any:
-    """A field of a section: its default, its line of help, and its limits in the words of JSON schema."""
-    return attrs.field(default=default, validator=_validate, metadata={"help": help, "limits": limits})
+def setting(
+    default: Any, help: str, shapes_weights: Tuple[StageName, ...] = ALL_STAGES, per_worker: bool = False, **limits: Any
+) -> Any:
+    """A field of a section: its default, its line of help, and its limits in the words of JSON schema.
+
+    `shapes_weights` names the stages that would learn other weights if it were changed, so that they must be trained
+    anew. That is all of them unless the setting says otherwise: a new setting cannot be forgotten. `per_worker`:
+    workers of one cluster may differ in it, because it says where things are or who a worker is.
+    """
+    metadata = {"help": help, "limits": limits, "shapes_weights": shapes_weights, "per_worker": per_worker}
+    return attrs.field(default=default, validator=_validate, metadata=metadata)
+
+
+def run_setting(default: Any, help: str, **more: Any) -> Any:
+    """A setting that shapes no weights: how long a run is, how fast, on which devices, and how it is shown."""
+    return setting(default, help, shapes_weights=(), **more)
 
 
 def field_schema(field: "attrs.Attribute[Any]") -> Dict[str, Any]:
@@ -54,16 +70,16 @@ def _validate(_section: Any, field: "attrs.Attribute[Any]", value: Any) -> None:
 class RunSection:
     """What is made, where, and from which seed."""
 
-    name: str = setting(
+    name: str = run_setting(
         "run",
         "name of the run; a recipe file's own name unless it says otherwise",
         pattern=r"^\w[\w .+-]*$",
         examples=["my_voice"],
     )
-    folder: str = setting("runs", "folder in which each run gets a folder of its own")
+    folder: str = run_setting("runs", "folder in which each run gets a folder of its own", per_worker=True)
     seed: int = setting(0, "seed of weights, batch order and dropout", minimum=0, maximum=2**31 - 1)
-    stages: Tuple[Stage, ...] = setting(("codec", "gpt"), "what is trained, in this order", **SEVERAL)
-    say: Tuple[str, ...] = setting(
+    stages: Tuple[StageName, ...] = run_setting(("codec", "gpt"), "what is trained, in this order", **SEVERAL)
+    say: Tuple[str, ...] = run_setting(
         (), "sentences to say while and after the GPT trains; unset: held-out ones", minItems=0
     )
 
@@ -72,38 +88,47 @@ class RunSection:
 class DataSection:
     """What is trained on, and the shapes it is brought to."""
 
-    train: Optional[str] = setting(None, "corpus folder or metadata file; unset: a demo corpus is made")
-    val: Optional[str] = setting(None, "corpus for validation; unset: a share of train is held out")
+    train: Optional[str] = setting(
+        None, "corpus folder or metadata file; unset: a demo corpus is made", per_worker=True
+    )
+    val: Optional[str] = setting(None, "corpus for validation; unset: a share of train is held out", per_worker=True)
     validation_share: float = setting(0.02, "share of train held out when val is unset", **SHARE)
     format: Literal["auto", "ljspeech", "vctk", "csv", "common_voice"] = setting("auto", "layout of the corpus")
     language: str = setting(
         "en", "language of a corpus that does not name one", pattern="^[a-z]{2,3}(-[A-Za-z]+)?$", examples=["fa"]
     )
-    pad_to_fixed_length: bool = setting(False, "one shape for all: max_text_length by max_mel_frames")
+    pad_to_fixed_length: bool = run_setting(False, "one shape for all: max_text_length by max_mel_frames")
     shapes: Literal["auto", "planned", "fixed", "relaxed"] = setting(
         attrs.Factory(lambda data: "fixed" if data.pad_to_fixed_length else "auto", takes_self=True),
         "planned: the best few static shapes; fixed: one, as with pad_to_fixed_length; relaxed: free lengths;"
         " auto: planned, or relaxed where there is no GPU and none is named",
+        shapes_weights=GPT,
     )
     shape_count: Union[int, Auto] = setting(
-        "auto", "how many planned shapes; auto weighs padding against traces", **COUNT
+        "auto", "how many planned shapes; auto weighs padding against traces", shapes_weights=GPT, **COUNT
     )
-    max_text_length: int = setting(200, "longest text of the fixed shape, in tokens; longer is set aside", **COUNT)
+    max_text_length: int = setting(
+        200, "longest text of the fixed shape, in tokens; longer is set aside", shapes_weights=GPT, **COUNT
+    )
     max_mel_frames: int = setting(
-        800, "longest recording of the fixed shape, in mel frames; longer is set aside", **COUNT
+        800, "longest recording of the fixed shape, in mel frames; longer is set aside", shapes_weights=GPT, **COUNT
     )
-    reference_seconds: float = setting(6.0, "how much of a reference voice is heard", minimum=0.1, maximum=60)
+    reference_seconds: float = setting(
+        6.0, "how much of a reference voice is heard", shapes_weights=GPT, minimum=0.1, maximum=60
+    )
     features: Literal["auto", "live", "cached"] = setting(
         "auto", "live: made again for each batch; cached: made once and kept on disk; auto: live when dual, else cached"
     )
-    service: Optional[str] = setting(
+    service: Optional[str] = run_setting(
         None,
         "tf.data service whose workers read recordings and make features: its dispatcher, or local:N for N processes"
         " of this machine; unset: none",
         pattern=r"^(grpc://([^\s/:\[\]]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}|local:[1-9]\d{0,2})$",
         examples=["grpc://10.0.0.5:5000"],
     )
-    workers: Union[int, Auto] = setting("auto", "threads that read recordings; auto: one a core, at most 8", **COUNT)
+    workers: Union[int, Auto] = run_setting(
+        "auto", "threads that read recordings; auto: one a core, at most 8", per_worker=True, **COUNT
+    )
 
 
 @attrs.frozen
@@ -134,11 +159,20 @@ class TextSection:
     """How a sentence becomes token ids."""
 
     tokenizer: Literal["characters", "bpe"] = setting(
-        "characters", "tokens are characters, or what BPE makes of them: up to whole words"
+        "characters", "tokens are characters, or what BPE makes of them: up to whole words", shapes_weights=GPT
     )
-    vocab: Optional[str] = setting(None, "vocab.json of BPE, as XTTS-v2 ships it; unset: learned from the corpus")
+    vocab: Optional[str] = setting(
+        None,
+        "vocab.json of BPE, as XTTS-v2 ships it; unset: learned from the corpus",
+        shapes_weights=GPT,
+        per_worker=True,
+    )
     vocab_size: Optional[int] = setting(
-        None, "tokens of a BPE vocabulary that is learned, at most; unset: 1024", minimum=16, maximum=100_000
+        None,
+        "tokens of a BPE vocabulary that is learned, at most; unset: 1024",
+        shapes_weights=GPT,
+        minimum=16,
+        maximum=100_000,
     )
 
 
@@ -147,15 +181,19 @@ class ModelSection:
     """How large the model is."""
 
     size: Literal["tiny", "small", "normal", "big", "v2"] = setting("tiny", "preset; v2 is the published XTTS-v2")
-    weights: Optional[str] = setting(None, "folder that `xtts import` made, of a model of this size, to start from")
+    weights: Optional[str] = setting(
+        None, "folder that `xtts import` made, of a model of this size, to start from", per_worker=True
+    )
 
 
 @attrs.frozen
 class TrainSection:
     """How the weights move."""
 
-    steps: int = setting(1000, "optimizer steps of each stage", **COUNT)
-    batch_size: int = setting(16, "utterances a step at the longest shape; shorter shapes take more", **COUNT)
+    steps: int = run_setting(1000, "optimizer steps of each stage", **COUNT)
+    batch_size: int = setting(
+        16, "utterances a step at the longest shape; shorter shapes take more", shapes_weights=GPT, **COUNT
+    )
     gradient_accumulation_steps: int = setting(1, "batches added up before the weights move", **COUNT)
     learning_rate: float = setting(3e-4, "peak learning rate", maximum=1, **POSITIVE)
     schedule: Literal["constant", "cosine", "noam"] = setting("cosine", "learning rate after the warm-up")
@@ -165,51 +203,63 @@ class TrainSection:
     precision: Literal["float32", "bfloat16", "float16"] = setting(
         "float32", "type of the arithmetic; weights stay float32"
     )
-    jit_compile: Union[bool, Auto] = setting(
+    jit_compile: Union[bool, Auto] = run_setting(
         "auto", "compile steps with XLA; auto: no, as on CPUs compiling costs what it saves"
     )
-    dropout: float = setting(0.1, "share of the GPT's activations that a step leaves out", minimum=0, maximum=0.9)
-    ema_decay: float = setting(0.999, "running average of the weights, which speaks and is validated; 0: none", **SHARE)
-    log_every: int = setting(10, "steps from one line of metrics.jsonl to the next", **COUNT)
-    validate_every: int = setting(250, "steps from one validation to the next; 0: never", **AMOUNT)
-    sample_every: int = setting(500, "steps from one audio sample to the next; 0: at the end only", **AMOUNT)
-    save_every: int = setting(250, "steps from one checkpoint to the next", **COUNT)
-    keep_checkpoints: int = setting(3, "checkpoints kept, besides the best", **COUNT)
-    early_stopping: int = setting(0, "validations without a better loss after which a stage ends; 0: never", **AMOUNT)
-    most_skipped: int = setting(20, "steps in a row without a finite loss after which a run stops", **COUNT)
+    dropout: float = setting(
+        0.1, "share of the GPT's activations that a step leaves out", shapes_weights=GPT, minimum=0, maximum=0.9
+    )
+    ema_decay: float = setting(
+        0.999, "running average of the weights, which speaks and is validated; 0: none", shapes_weights=GPT, **SHARE
+    )
+    log_every: int = run_setting(10, "steps from one line of metrics.jsonl to the next", **COUNT)
+    validate_every: int = run_setting(250, "steps from one validation to the next; 0: never", **AMOUNT)
+    sample_every: int = run_setting(500, "steps from one audio sample to the next; 0: at the end only", **AMOUNT)
+    save_every: int = run_setting(250, "steps from one checkpoint to the next", **COUNT)
+    keep_checkpoints: int = run_setting(3, "checkpoints kept, besides the best", **COUNT)
+    early_stopping: int = run_setting(
+        0, "validations without a better loss after which a stage ends; 0: never", **AMOUNT
+    )
+    most_skipped: int = run_setting(20, "steps in a row without a finite loss after which a run stops", **COUNT)
 
 
 @attrs.frozen
 class CodecSection:
     """How the codec trains, where that differs from [train]: on cuts of one length, which is one shape."""
 
-    steps: Optional[int] = setting(None, "optimizer steps; unset: train.steps", **COUNT)
+    steps: Optional[int] = run_setting(None, "optimizer steps; unset: train.steps", **COUNT)
     learning_rate: Optional[float] = setting(
-        None, "peak learning rate; unset: train.learning_rate", maximum=1, **POSITIVE
+        None, "peak learning rate; unset: train.learning_rate", shapes_weights=CODEC, maximum=1, **POSITIVE
     )
-    batch_size: int = setting(32, "cuts a step", **COUNT)
-    segment_frames: int = setting(128, "mel frames in a cut, in whole codes of 4", minimum=16, maximum=100_000)
-    commitment: float = setting(0.25, "weight of the distance between what is encoded and its code", **AMOUNT)
+    batch_size: int = setting(32, "cuts a step", shapes_weights=CODEC, **COUNT)
+    segment_frames: int = setting(
+        128, "mel frames in a cut, in whole codes of 4", shapes_weights=CODEC, minimum=16, maximum=100_000
+    )
+    commitment: float = setting(
+        0.25, "weight of the distance between what is encoded and its code", shapes_weights=CODEC, **AMOUNT
+    )
 
 
 @attrs.frozen
 class DevicesSection:
     """Which device does what, and how much of it may be used."""
 
-    data_gpu: Gpus = setting(
+    data_gpu: Gpus = run_setting(
         None, "GPU that makes features; with model_gpu: the dual pipeline; or several, [0, 1]", **GPUS
     )
-    model_gpu: Gpus = setting(None, "GPU that trains; several, [2, 3], mirror the model", **GPUS)
-    visible_gpus: Optional[str] = setting(
+    model_gpu: Gpus = run_setting(None, "GPU that trains; several, [2, 3], mirror the model", **GPUS)
+    visible_gpus: Optional[str] = run_setting(
         None, "GPUs TensorFlow may touch; unset: all of them", pattern=r"^\d+(,\d+)*$", examples=["0,1"]
     )
-    multi_gpu: bool = setting(False, "mirror the model over all visible GPUs")
-    data_gpu_memory_limit: int = setting(8192, "MB that each data GPU may use in the dual pipeline", **COUNT)
-    model_gpu_memory_limit: int = setting(16384, "MB that each model GPU may use in the dual pipeline", **COUNT)
-    buffer_size: Union[int, Auto] = setting(
-        50, "batches ready ahead of the model; auto: as memory allows, while it runs too", **COUNT
+    multi_gpu: bool = run_setting(False, "mirror the model over all visible GPUs")
+    data_gpu_memory_limit: int = run_setting(8192, "MB that each data GPU may use in the dual pipeline", **COUNT)
+    model_gpu_memory_limit: int = run_setting(16384, "MB that each model GPU may use in the dual pipeline", **COUNT)
+    buffer_size: Union[int, Auto] = run_setting(
+        50, "batches ready ahead of the model; auto: as memory allows, while it runs too", per_worker=True, **COUNT
     )
-    model_start_delay: float = setting(2.0, "seconds the buffer fills before the first step", **AMOUNT)
+    model_start_delay: float = run_setting(
+        2.0, "seconds the buffer fills before the first step", per_worker=True, **AMOUNT
+    )
 
     @property
     def names_gpus(self) -> bool:
@@ -241,17 +291,24 @@ class DevicesSection:
 class ClusterSection:
     """The workers, a process each, that train one model together. One that is not named is one worker."""
 
-    workers: Tuple[str, ...] = setting(
-        (), "addresses of all workers, host:port, the chief's first; TF_CONFIG goes before them", uniqueItems=True
+    workers: Tuple[str, ...] = run_setting(
+        (),
+        "addresses of all workers, host:port, the chief's first; TF_CONFIG goes before them",
+        per_worker=True,
+        uniqueItems=True,
     )
-    index: Optional[int] = setting(
-        None, "which of them this one is, from 0; unset: the one with this host's name", **AMOUNT
+    index: Optional[int] = run_setting(
+        None, "which of them this one is, from 0; unset: the one with this host's name", per_worker=True, **AMOUNT
     )
-    slurm: bool = setting(False, "one worker a task of the Slurm step this is in")
-    port: int = setting(8888, "Slurm: the first worker's port on each machine", minimum=1024, maximum=65_000)
-    patience: float = setting(600.0, "seconds that workers wait for one that does not answer", maximum=1e6, **POSITIVE)
-    restarts: int = setting(
-        10, "times in a row, with no step between, that a run goes on after losing a worker", **AMOUNT
+    slurm: bool = run_setting(False, "one worker a task of the Slurm step this is in", per_worker=True)
+    port: int = run_setting(
+        8888, "Slurm: the first worker's port on each machine", per_worker=True, minimum=1024, maximum=65_000
+    )
+    patience: float = run_setting(
+        600.0, "seconds that workers wait for one that does not answer", per_worker=True, maximum=1e6, **POSITIVE
+    )
+    restarts: int = run_setting(
+        10, "times in a row, with no step between, that a run goes on after losing a worker", per_worker=True, **AMOUNT
     )
 
 
@@ -271,18 +328,11 @@ class Recipe:
     cluster: ClusterSection = attrs.field(factory=ClusterSection)
 
     def __attrs_post_init__(self) -> None:
+        if attrs.validators.get_disabled():  # a file's settings were checked already, with their lines
+            return
         found = find_contradictions(self.as_tables())
         if found:
             raise ValueError("; ".join(f"{'.'.join(keys[0])}: {problem}" for keys, problem in found))
-
-    def steps_of(self, stage: str) -> int:
-        """Optimizer steps of a stage."""
-        return self.codec.steps if stage == "codec" and self.codec.steps else self.train.steps
-
-    def learning_rate_of(self, stage: str) -> float:
-        """The peak learning rate of a stage."""
-        own = self.codec.learning_rate if stage == "codec" else None
-        return own or self.train.learning_rate
 
     def as_tables(self) -> Dict[str, Dict[str, Any]]:
         """The recipe in TOML's own types; what is unset is left out."""

@@ -1,22 +1,23 @@
-"""Charts: series of points, or bars, come in; HTML figures with plain SVG in them go out, to be styled by `STYLE`.
+"""Charts of series of points, or of bars, as HTML figures with plain SVG in them, styled by `STYLE`.
 
-However many points come in, a chart stays small: points are gathered into buckets, of which the mean is a line and the
-span a pale band around it. Colours are classes, so that one page is light or dark as its reader has it; what lies
-under the pointer is said by a <title>.
+This module computes coordinates; parts.html.j2 draws them. However many points there are, a chart stays small: they are
+grouped into buckets, of which the mean is a line and the range a pale band around it. Colours are CSS classes, so that
+a page follows its reader's light or dark scheme; values under the pointer are in a <title>.
 """
 
 import math
-from html import escape
-from typing import Callable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
+
+from xtts.reporting.templates import render_part
 
 WIDTH, HEIGHT = 480, 220  # of a chart's own units; it is scaled to the page
 LEFT, RIGHT, TOP, BOTTOM = 50, 14, 12, 28  # around the plot
 BUCKETS = 120  # points of a line
-COLUMNS = 60  # places under the pointer that have something to say
-FEW = 30  # points that are drawn as dots too
-FAR = 4.0  # times the 95th percentile: what lies beyond is cut off, and said
+COLUMNS = 60  # areas with a tooltip
+FEW = 30  # at most so many points are drawn as dots too
+FAR = 4.0  # times the 95th percentile: points beyond are cut off, with a note
 ROW, LABEL = 24, 116  # of a bar chart: height of a bar, width of its label
 SERIES_COLOURS = 7
 Shown = Callable[[float], str]
@@ -50,7 +51,7 @@ DARK = "--s0:#4f96ea;--s1:#ee7b4c;--s2:#2fb784;--s3:#d9a127;--s4:#a48ff0;--s5:#e
 
 
 class Series(NamedTuple):
-    """A line: points (x, y) with x rising. What is not a finite number is a gap nobody sees."""
+    """A line: points (x, y) with ascending x. Values that are not finite are left out."""
 
     name: str
     points: Sequence[Tuple[float, Optional[float]]]
@@ -65,7 +66,7 @@ class Mark(NamedTuple):
 
 
 class ChartBar(NamedTuple):
-    """One bar, and what is said of it under the pointer."""
+    """One bar, and its tooltip."""
 
     label: str
     value: float
@@ -73,7 +74,7 @@ class ChartBar(NamedTuple):
 
 
 class _Scale(NamedTuple):
-    """Where a value lies on the page."""
+    """A linear map from values to coordinates."""
 
     low: float
     high: float
@@ -85,7 +86,7 @@ class _Scale(NamedTuple):
 
 
 def number(value: float) -> str:
-    """A number as short as it can be read."""
+    """A number with few digits."""
     size = abs(value)
     if size >= 1e6:
         return f"{value / 1e6:.3g} M"
@@ -95,7 +96,7 @@ def number(value: float) -> str:
 
 
 def percent(share: float) -> str:
-    """A share of the whole."""
+    """A share as a percentage."""
     return f"{100 * share:.1f}".replace(".0", "") + " %"
 
 
@@ -105,69 +106,81 @@ def line_chart(
     marks: Sequence[Mark] = (),
     show: Shown = number,
     x_name: str = "step",
-    at_least: float = 0.0,  # the axis reaches this far up
+    at_least: float = 0.0,  # the y axis reaches up to this
 ) -> str:
-    """Lines over a common x."""
+    """Lines over a common x axis."""
     arrays = {line.name: _finite(line.points) for line in series}
     drawn = {name: points for name, points in arrays.items() if len(points)}
     if not drawn:
-        return _figure(title, "", '<p class="note">Nothing to draw yet.</p>')
+        return render_part("empty_chart", title=title)
     every = np.concatenate(list(drawn.values()))
-    x, y, cut = _scales(every, [mark.x for mark in marks], at_least)
-    body = [_axes(x, y, show, x_name)]
-    colours = {line.name: place % SERIES_COLOURS for place, line in enumerate(series)}
-    for name, points in drawn.items():
-        body.append(_line(points, x, y, colours[name]))
-    body.append(_hits(drawn, x, show, x_name))
-    body.append(_marks(marks, x))
-    keys = [_key(f"s{colours[name]}", name, show(float(points[-1, 1]))) for name, points in drawn.items()]
+    x, y, is_cut = _scales(every, [mark.x for mark in marks], at_least)
+    colours = {line.name: f"s{place % SERIES_COLOURS}" for place, line in enumerate(series)}
+    keys = [_key(colours[name], name, show(float(points[-1, 1]))) for name, points in drawn.items()]
     keys += [_key(kind, kind) for kind in dict.fromkeys(mark.kind for mark in marks)]
     note = ""
-    if cut:
+    if is_cut:
         far_x, far_y = every[int(np.argmax(every[:, 1]))]
-        note = f'<p class="note">Highest: {show(float(far_y))}, at {x_name} {far_x:,.0f}, beyond the edge.</p>'
-    return _figure(title, "".join(keys), _svg(title, HEIGHT, body) + note)
+        note = f"Highest: {show(float(far_y))}, at {x_name} {far_x:,.0f}, beyond the edge."
+    return render_part(
+        "line_chart",
+        title=title,
+        keys=keys,
+        view={
+            "width": WIDTH,
+            "height": HEIGHT,
+            "left": LEFT,
+            "right": WIDTH - RIGHT,
+            "top": TOP,
+            "bottom": HEIGHT - BOTTOM,
+        },
+        axes={
+            "name": x_name,
+            "rows": [(f"{y(value):.1f}", show(value)) for value in ticks(y.low, y.high)],
+            "columns": [(f"{x(at):.1f}", number(at)) for at in ticks(x.low, x.high) if float(at).is_integer()],
+        },
+        lines=[_line(points, x, y, colours[name]) for name, points in drawn.items()],
+        hits=_tooltips(drawn, x, show, x_name),
+        marks=_marks(marks, x),
+        note=note,
+    )
 
 
 def bar_chart(title: str, bars: Sequence[ChartBar], show: Shown = number) -> str:
-    """Bars that lie, one below the other, with their values at their ends."""
+    """Horizontal bars, one below the other, with their values at their ends."""
     if not bars:
-        return _figure(title, "", '<p class="note">Nothing to draw yet.</p>')
-    longest = max(bar.value for bar in bars) or 1.0
-    scale = _Scale(0.0, longest, LABEL, WIDTH - 62)
-    body = [f'<line class="grid" x1="{LABEL}" x2="{LABEL}" y1="0" y2="{ROW * len(bars)}"/>']
-    for place, bar in enumerate(bars):
-        top, end = place * ROW, scale(max(0.0, bar.value))
-        body.append(
-            f"<g><title>{escape(bar.text or f'{bar.label}: {show(bar.value)}')}</title>"
-            f'<text x="{LABEL - 8}" y="{top + 16}" text-anchor="end">{escape(bar.label)}</text>'
-            f'<rect class="fill s0" x="{LABEL}" y="{top + 5}" width="{end - LABEL:.1f}" height="{ROW - 10}" rx="2"/>'
-            f'<text x="{end + 6:.1f}" y="{top + 16}">{escape(show(bar.value))}</text>'
-            f'<rect class="hit" y="{top}" width="{WIDTH}" height="{ROW}"/></g>'
-        )
-    return _figure(title, "", _svg(title, ROW * len(bars) + 4, body))
+        return render_part("empty_chart", title=title)
+    largest = max(bar.value for bar in bars) or 1.0
+    scale = _Scale(0.0, largest, LABEL, WIDTH - 62)
+    drawn = []
+    for bar in bars:
+        end = scale(max(0.0, bar.value))
+        text = bar.text or f"{bar.label}: {show(bar.value)}"
+        place = {"width": f"{end - LABEL:.1f}", "end": f"{end + 6:.1f}"}
+        drawn.append({"text": text, "label": bar.label, "value": show(bar.value), **place})
+    view = {"width": WIDTH, "height": ROW * len(bars) + 4, "left": LABEL, "row": ROW}
+    return render_part("bar_chart", title=title, view=view, bars=drawn)
 
 
 def share_chart(title: str, parts: Mapping[str, float], show: Shown = number) -> str:
     """One bar made of its parts."""
     whole = sum(parts.values())
     if whole <= 0:
-        return _figure(title, "", '<p class="note">Nothing to draw yet.</p>')
-    body, keys, at, tall = [], [], 0.0, 12
+        return render_part("empty_chart", title=title)
+    shares, keys, at = [], [], 0.0
     for place, (name, value) in enumerate(parts.items()):
-        colour, wide = f"s{place % SERIES_COLOURS}", WIDTH * value / whole
+        colour, width = f"s{place % SERIES_COLOURS}", WIDTH * value / whole
         text = f"{show(value)}, {percent(value / whole)}"
-        body.append(
-            f'<rect class="fill {colour}" x="{at:.1f}" y="0" width="{max(0.0, wide - 1.5):.1f}" height="{tall}" rx="2">'
-            f"<title>{escape(name)}: {escape(text)}</title></rect>"
+        shares.append(
+            {"colour": colour, "x": f"{at:.1f}", "width": f"{max(0.0, width - 1.5):.1f}", "text": f"{name}: {text}"}
         )
         keys.append(_key(colour, name, text))
-        at += wide
-    return _figure(title, "", _svg(title, tall, body) + f'<p class="keys">{" ".join(keys)}</p>')
+        at += width
+    return render_part("share_chart", title=title, view={"width": WIDTH, "height": 12}, shares=shares, keys=keys)
 
 
 def ticks(low: float, high: float, about: int = 5) -> List[float]:
-    """Round numbers from `low` to `high`: about so many, 1, 2 or 5 times a power of ten apart."""
+    """About so many round numbers from `low` to `high`, 1, 2 or 5 times a power of ten apart."""
     rough = (high - low) / about
     power = 10.0 ** math.floor(math.log10(rough))
     apart = min((power * factor for factor in (1, 2, 5, 10)), key=lambda size: abs(size - rough))
@@ -176,7 +189,7 @@ def ticks(low: float, high: float, about: int = 5) -> List[float]:
 
 
 def thinned(points: np.ndarray, buckets: int = BUCKETS) -> np.ndarray:
-    """Points [n, 2] gathered along x into at most so many: [buckets, 4], of x, the mean, the lowest, the highest."""
+    """Points [n, 2] grouped along x into at most so many: [buckets, 4], of mean x, mean y, lowest y, highest y."""
     x, y = points.T
     if len(points) <= buckets:
         return np.stack([x, y, y, y], axis=1)
@@ -194,7 +207,7 @@ def _finite(points: Sequence[Tuple[float, Optional[float]]]) -> np.ndarray:
 
 
 def _scales(points: np.ndarray, marks: Sequence[float], at_least: float) -> Tuple[_Scale, _Scale, bool]:
-    """The scales of both axes, and whether the upper one leaves some points out."""
+    """The scales of both axes, and whether points lie beyond the top of y."""
     xs = [float(points[:, 0].min()), float(points[:, 0].max()), *marks]
     left, right = min(xs), max(xs)
     low, high = float(points[:, 1].min()), float(points[:, 1].max())
@@ -210,84 +223,58 @@ def _scales(points: np.ndarray, marks: Sequence[float], at_least: float) -> Tupl
     return x, _Scale(low, high, HEIGHT - BOTTOM, TOP), cut
 
 
-def _axes(x: _Scale, y: _Scale, show: Shown, x_name: str) -> str:
-    parts = []
-    for value in ticks(y.low, y.high):
-        at = f"{y(value):.1f}"
-        parts.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{at}" y2="{at}"/>')
-        parts.append(f'<text x="{LEFT - 7}" y="{at}" dy=".33em" text-anchor="end">{escape(show(value))}</text>')
-    for value in filter(float.is_integer, ticks(x.low, x.high)):
-        parts.append(f'<text x="{x(value):.1f}" y="{HEIGHT - 9}" text-anchor="middle">{number(value)}</text>')
-    parts.append(f'<text x="{LEFT - 14}" y="{HEIGHT - 9}" text-anchor="end">{escape(x_name)}</text>')
-    return "".join(parts)
-
-
-def _line(points: np.ndarray, x: _Scale, y: _Scale, colour: int) -> str:
+def _line(points: np.ndarray, x: _Scale, y: _Scale, colour: str) -> Dict[str, Any]:
     thin = thinned(points)
 
     def path(column: int, order: int = 1) -> str:
         clipped = np.clip(thin[:, column], y.low, y.high)
         return " ".join(f"{x(at):.1f},{y(value):.1f}" for at, value in list(zip(thin[:, 0], clipped))[::order])
 
-    parts = []
-    if (thin[:, 3] > thin[:, 2]).any():
-        parts.append(f'<polygon class="band fill s{colour}" points="{path(3)} {path(2, -1)}"/>')
-    parts.append(f'<polyline class="line s{colour}" points="{path(1)}"/>')
-    if len(thin) <= FEW:
-        dots = (place.split(",") for place in path(1).split())
-        parts += [f'<circle class="fill s{colour}" cx="{cx}" cy="{cy}" r="2.6"/>' for cx, cy in dots]
-    return "".join(parts)
+    has_band = bool((thin[:, 3] > thin[:, 2]).any())
+    return {
+        "colour": colour,
+        "band": f"{path(3)} {path(2, -1)}" if has_band else "",
+        "points": path(1),
+        "dots": [point.split(",") for point in path(1).split()] if len(thin) <= FEW else [],
+    }
 
 
-def _marks(marks: Sequence[Mark], x: _Scale) -> str:
-    """A dashed line for each place where something happened, and a tip to point at."""
-    places: List[List[Mark]] = []
+def _marks(marks: Sequence[Mark], x: _Scale) -> List[Dict[str, str]]:
+    """A dashed line with a tip to point at, for marks of one kind that lie close together."""
+    groups: List[List[Mark]] = []
     for mark in sorted(marks, key=lambda mark: (mark.kind, mark.x)):
-        if places and places[-1][0].kind == mark.kind and x(mark.x) - x(places[-1][0].x) < 3:
-            places[-1].append(mark)
+        if groups and groups[-1][0].kind == mark.kind and x(mark.x) - x(groups[-1][0].x) < 3:
+            groups[-1].append(mark)
         else:
-            places.append([mark])
-    parts = []
-    for here in places:
-        at, kind = x(here[0].x), escape(here[0].kind)
-        texts = [mark.text for mark in here[:8]] + ([f"and {len(here) - 8} more"] if len(here) > 8 else [])
-        parts.append(
-            f'<g><title>{escape(chr(10).join(texts))}</title><path class="mark {kind}" d="M{at:.1f} {TOP}'
-            f'V{HEIGHT - BOTTOM}"/><path class="tip {kind}" d="M{at - 5:.1f} {TOP - 9}h10l-5 9z"/></g>'
-        )
-    return "".join(parts)
+            groups.append([mark])
+    drawn = []
+    for group in groups:
+        at = x(group[0].x)
+        texts = [mark.text for mark in group[:8]] + ([f"and {len(group) - 8} more"] if len(group) > 8 else [])
+        drawn.append({"kind": group[0].kind, "x": f"{at:.1f}", "tip": f"{at - 5:.1f}", "text": "\n".join(texts)})
+    return drawn
 
 
-def _hits(drawn: Mapping[str, np.ndarray], x: _Scale, show: Shown, x_name: str) -> str:
-    """Columns that are not seen, and say what lies under the pointer."""
+def _tooltips(drawn: Mapping[str, np.ndarray], x: _Scale, show: Shown, x_name: str) -> List[Dict[str, str]]:
+    """Invisible columns whose titles are the values under the pointer."""
     wide, step = (x.high - x.low) / COLUMNS, (x.end - x.start) / COLUMNS
     places = {name: np.clip((points[:, 0] - x.low) // wide, 0, COLUMNS - 1) for name, points in drawn.items()}
-    parts = []
+    hits = []
     for column in range(COLUMNS):
-        said, first, last = [], math.inf, -math.inf
+        texts, first, last = [], math.inf, -math.inf
         for name, points in drawn.items():
-            here = points[places[name] == column]
-            if len(here):
-                first, last = min(first, here[0, 0]), max(last, here[-1, 0])
-                low, high = show(float(here[:, 1].min())), show(float(here[:, 1].max()))
-                said.append(f"{name} {show(float(here[:, 1].mean()))}" + (f" ({low} to {high})" if low != high else ""))
-        if said:
+            within = points[places[name] == column]
+            if len(within):
+                first, last = min(first, within[0, 0]), max(last, within[-1, 0])
+                low, high = show(float(within[:, 1].min())), show(float(within[:, 1].max()))
+                span = f" ({low} to {high})" if low != high else ""
+                texts.append(f"{name} {show(float(within[:, 1].mean()))}{span}")
+        if texts:
             steps = f"{x_name} {first:,.0f}" + (f" to {last:,.0f}" if last > first else "")
-            parts.append(
-                f'<rect class="hit" x="{x(x.low + column * wide):.1f}" y="{TOP}" width="{step:.1f}" '
-                f'height="{HEIGHT - TOP - BOTTOM}"><title>{escape(chr(10).join([steps, *said]))}</title></rect>'
-            )
-    return "".join(parts)
+            left, text = f"{x(x.low + column * wide):.1f}", "\n".join([steps, *texts])
+            hits.append({"x": left, "width": f"{step:.1f}", "text": text})
+    return hits
 
 
-def _key(colour: str, name: str, value: str = "") -> str:
-    shown = f" <b>{escape(value)}</b>" if value else ""
-    return f'<span class="key"><i class="{escape(colour)}"></i>{escape(name)}{shown}</span>'
-
-
-def _svg(title: str, height: float, body: Sequence[str]) -> str:
-    return f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(title)}">{"".join(body)}</svg>'
-
-
-def _figure(title: str, keys: str, body: str) -> str:
-    return f'<figure class="chart"><figcaption><h4>{escape(title)}</h4>{keys}</figcaption>{body}</figure>'
+def _key(colour: str, name: str, value: str = "") -> Dict[str, str]:
+    return {"colour": colour, "name": name, "value": value}

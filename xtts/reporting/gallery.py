@@ -1,64 +1,55 @@
-"""The samples of a run, to hear and see: lines of samples.jsonl come in, HTML with players and pictures goes out.
+"""The samples of a run in its report, to listen to and look at.
 
-Each text gets a card: the newest sample of every kind, and a few from earlier steps, so that one hears it learn. Files
-are put into the page until it would grow too large; the rest are links into the run's folder.
+Each text gets a card: the newest sample of every kind, and a few from earlier steps, so that one hears the model learn.
+Files are embedded in the page until it would grow too large; the rest are links into the run's folder.
 """
 
 import base64
-from html import escape
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Sequence, Set, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
-MOST_BYTES = 8_000_000  # of files in a page; base64 makes a third more of them
-MOST_TEXTS = 8  # the newest
-THROUGH_TIME = {"recording": 1, "codec": 2, "spoken": 3}  # samples of one kind and text
+from xtts.reporting.templates import render_part
+
+MAX_BYTES = 8_000_000  # of embedded files; base64 adds a third
+MAX_TEXTS = 8  # the newest
+SHOWN_SAMPLES = {"recording": 1, "codec": 2, "spoken": 3}  # of one kind and text
 KINDS = {"recording": "recorded", "codec": "through the codec", "spoken": "spoken"}
 TYPES = {".wav": "audio/wav", ".png": "image/png"}
-Sample = Mapping[str, Any]
-
-STYLE = """
-.sample+.sample{margin-top:1rem}
-.sample>p{margin:0 0 .8rem;font-size:1.02rem;line-height:1.6}
-.takes{display:grid;gap:1rem;grid-template-columns:repeat(auto-fill,minmax(min(100%,17rem),1fr))}
-.take h5{margin:0 0 .3rem;font-size:.82rem;font-weight:500;color:var(--soft)}
-.take img{display:block;width:100%;height:7rem;border-radius:6px;margin-bottom:.35rem}
-.take audio{display:block;width:100%;height:2.2rem}
-"""
+Sample = Mapping[str, Any]  # a line of samples.jsonl
 
 
 def gallery(samples: Sequence[Sample], folder: Path) -> str:
-    """The cards of a run's samples, which come in the order they were made; empty where there are none."""
+    """The cards of a run's samples, which are in the order they were made; empty where there are none."""
     chosen = choose(samples)
     shown = {id(sample) for takes in chosen.values() for sample in takes}
     embedded = _embedded([sample for sample in samples if id(sample) in shown], folder)
-    cards = []
-    for text, takes in chosen.items():
-        takes_html = f'<div class="takes">{"".join(_take(sample, folder, embedded) for sample in takes)}</div>'
-        cards.append(f'<article class="sample card"><p dir="auto">{escape(text) or "&nbsp;"}</p>{takes_html}</article>')
-    return "".join(cards)
+    cards = [
+        {"text": text, "takes": [_take(sample, folder, embedded) for sample in takes]} for text, takes in chosen.items()
+    ]
+    return render_part("gallery", cards=cards)
 
 
 def choose(samples: Sequence[Sample]) -> Dict[str, List[Sample]]:
-    """The samples to show, by text: of each kind the newest, and for what is learnt some through time."""
+    """The samples to show, by text: of each kind the newest, and for learnt kinds some from earlier steps."""
     texts: Dict[str, Dict[str, List[Sample]]] = {}
     for sample in samples:
         text, kind = str(sample.get("text") or ""), str(sample.get("kind") or "spoken")
-        kinds = texts.pop(text, {})  # to the end: the newest texts are shown
+        kinds = texts.pop(text, {})  # moves it to the end: the newest texts are shown
         kinds.setdefault(kind, []).append(sample)
         texts[text] = kinds
     chosen: Dict[str, List[Sample]] = {}
-    for text in list(texts)[-MOST_TEXTS:]:
-        takes = {kind: through_time(made, THROUGH_TIME.get(kind, 1)) for kind, made in texts[text].items()}
+    for text in list(texts)[-MAX_TEXTS:]:
+        takes = {kind: spread(made, SHOWN_SAMPLES.get(kind, 1)) for kind, made in texts[text].items()}
         chosen[text] = [take for kind in sorted(takes, key=_order) for take in takes[kind]]
     return chosen
 
 
-def through_time(samples: Sequence[Sample], most: int) -> List[Sample]:
-    """The last sample, and before it as many as are wanted, evenly from the first on."""
-    if most == 1:
+def spread(samples: Sequence[Sample], count: int) -> List[Sample]:
+    """So many samples, evenly from the first to the last; the last one where only one is wanted."""
+    if count == 1:
         return list(samples[-1:])
     last = len(samples) - 1
-    return [samples[place] for place in sorted({round(last * part / (most - 1)) for part in range(most)})]
+    return [samples[place] for place in sorted({round(last * part / (count - 1)) for part in range(count)})]
 
 
 def _order(kind: str) -> Tuple[int, str]:
@@ -66,8 +57,8 @@ def _order(kind: str) -> Tuple[int, str]:
 
 
 def _embedded(samples: Sequence[Sample], folder: Path) -> Set[Path]:
-    """The files that fit into the page, the newest first."""
-    left, chosen = MOST_BYTES, set()
+    """The files that are embedded: the newest ones, as many as fit."""
+    left, chosen = MAX_BYTES, set()
     for sample in reversed(samples):
         for name in ("picture", "wav"):
             file = _file(sample.get(name), folder)
@@ -78,26 +69,22 @@ def _embedded(samples: Sequence[Sample], folder: Path) -> Set[Path]:
     return chosen
 
 
-def _take(sample: Sample, folder: Path, embedded: Set[Path]) -> str:
+def _take(sample: Sample, folder: Path, embedded: Set[Path]) -> Dict[str, Any]:
     kind = str(sample.get("kind") or "spoken")
     step = "" if kind == "recording" else f", step {sample.get('step') or 0:,}"
-    title = f"{KINDS.get(kind, kind)}{step}"
-    parts = [f"<h5>{escape(title)}</h5>"]
-    for name, tag in (
-        ("picture", '<img alt="mel, {}" src="{}">'),
-        ("wav", '<audio controls title="{}" src="{}"></audio>'),
-    ):
+    files = []
+    for name in ("picture", "wav"):
         file = _file(sample.get(name), folder)
         if file:
             source = _data(file) if file in embedded else file.relative_to(folder.resolve()).as_posix()
-            parts.append(tag.format(escape(title), escape(source)))
+            files.append({"kind": name, "source": source, "missing": ""})
         elif sample.get(name):
-            parts.append(f'<p class="note">{escape(str(sample[name]))} is no longer there.</p>')
-    return f'<div class="take">{"".join(parts)}</div>'
+            files.append({"kind": name, "source": "", "missing": str(sample[name])})
+    return {"title": f"{KINDS.get(kind, kind)}{step}", "files": files}
 
 
-def _file(name: Any, folder: Path) -> Any:
-    """The file of a sample: one of the run's folder, of a known type, or None."""
+def _file(name: Any, folder: Path) -> Optional[Path]:
+    """The file of a sample: inside the run's folder, and of a known type; None for anything else."""
     if not isinstance(name, str) or not name:
         return None
     try:
@@ -105,7 +92,7 @@ def _file(name: Any, folder: Path) -> Any:
             file = place.resolve()
             if file.suffix in TYPES and folder.resolve() in file.parents and file.is_file():
                 return file
-    except (OSError, ValueError):  # no name that a file can have
+    except (OSError, ValueError):  # a name that no file can have
         pass
     return None
 

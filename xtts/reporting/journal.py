@@ -1,4 +1,4 @@
-"""The journal of a run: what happened comes in, a line at a time, and is on disk at once; it goes out again as lists.
+"""The journal of a run: JSON lines, each on disk at once, and read back as lists.
 
     metrics.jsonl      a line a logged step: step, stage, loss, shape, step_seconds, wait_seconds, and more
     validation.jsonl   step, stage, loss, losses
@@ -6,9 +6,9 @@
     samples.jsonl      stage, step, text, wav, picture, kind
     summary.json       the figures of each stage and of the whole run
 
-A line is one write, so that a process killed at any moment leaves whole lines and at most one half, which nobody reads
-and the next line replaces. `resume` drops what a stage wrote after the step it goes on from: the files of a run that
-was interrupted are those of one that was not. What is not a finite number is null, as JSON has it.
+A line is one write, so a process killed at any moment leaves whole lines and at most one partial line, which is ignored
+and which the next line replaces. `resume` drops what a stage wrote after the step it resumes from: the files of an
+interrupted run are those of one that was not. Numbers that are not finite are null.
 """
 
 import json
@@ -31,33 +31,33 @@ class JournalError(XttsError):
 
 
 class Journal:
-    """The journal in a run's folder. Many may read it, from any process; one writes it, from any thread."""
+    """The journal in a run's folder. Any process may read it; only one process writes it, from any thread."""
 
     def __init__(self, folder: Union[str, Path]) -> None:
         self.folder = Path(folder)
-        self._whole: Set[str] = set()  # files that are known to end with a whole line
+        self._checked: Set[str] = set()  # files that are known to end with a whole line
         self._lock = threading.Lock()
 
     def add_metrics(self, stage: str, step: int, **figures: Any) -> None:
-        """One training step."""
+        """Add a training step to metrics.jsonl."""
         self._append(METRICS, {"step": step, "stage": stage, **figures})
 
     def add_validation(self, stage: str, step: int, loss: float, losses: Optional[Mapping[str, float]] = None) -> None:
-        """One validation, after `step` steps."""
+        """Add a validation after `step` steps."""
         self._append(VALIDATION, {"step": step, "stage": stage, "loss": loss, "losses": dict(losses or {})})
 
     def add_event(self, stage: str, step: int, kind: str, text: str, seconds: Optional[float] = None) -> None:
-        """Something that is not a step, in a sentence; `seconds` where it took time."""
+        """Add an event that is not a step, described by a sentence; `seconds` if it took time."""
         line = {"time": time.time(), "stage": stage, "step": step, "kind": kind, "text": text}
         self._append(EVENTS, line if seconds is None else {**line, "seconds": seconds})
 
     def add_sample(self, stage: str, step: int, kind: str, text: str, wav: str = "", picture: str = "") -> None:
-        """A sample to hear or see: "recording", "codec" or "spoken"; its files' paths are relative to the folder."""
+        """Add a sample of the kind "recording", "codec" or "spoken"; paths are relative to the folder."""
         line = {"step": step, "stage": stage, "kind": kind, "text": text, "wav": wav, "picture": picture}
         self._append(SAMPLES, line)
 
     def metrics(self, stage: Optional[str] = None) -> List[Line]:
-        """The lines of a stage, or of all."""
+        """The steps of a stage, or of all stages."""
         return self._read(METRICS, stage)
 
     def validation(self, stage: Optional[str] = None) -> List[Line]:
@@ -70,7 +70,7 @@ class Journal:
         return self._read(SAMPLES, stage)
 
     def summary(self) -> Line:
-        """What `write_summary` was given last; empty where it was given nothing."""
+        """The latest summary; empty where there is none."""
         try:
             found = json.loads((self.folder / SUMMARY).read_bytes())
         except (OSError, ValueError):
@@ -78,11 +78,11 @@ class Journal:
         return found if isinstance(found, dict) else {}
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
-        """Replace the summary, wholly or not at all."""
+        """Replace the summary atomically."""
         self._write(SUMMARY, _json(summary, indent=2) + "\n")
 
     def resume(self, stage: str, step: int) -> int:
-        """Drop what the stage wrote after `step`, and halves of lines; how many lines of the stage were dropped."""
+        """Drop a stage's lines after `step`, and partial lines; returns how many lines of the stage were dropped."""
         dropped = 0
         with self._lock:
             for name in (METRICS, VALIDATION, EVENTS, SAMPLES):
@@ -98,7 +98,7 @@ class Journal:
         content = (_json(line) + "\n").encode("utf-8")
         with self._lock:
             try:
-                if name not in self._whole:
+                if name not in self._checked:
                     self.folder.mkdir(parents=True, exist_ok=True)
                 with (self.folder / name).open("a+b", buffering=0) as file:
                     end = self._whole_end(name, file)
@@ -109,22 +109,22 @@ class Journal:
                 raise self._failure(name, error) from None
 
     def _whole_end(self, name: str, file: Any) -> int:
-        """Where the file's last whole line ends; a half one after it, which a killed process left, is cut off."""
+        """Where the last whole line ends; a partial line after it, left by a killed process, is cut off."""
         size: int = file.seek(0, 2)
-        if name in self._whole or not size:
-            self._whole.add(name)
+        if name in self._checked or not size:
+            self._checked.add(name)
             return size
         file.seek(0)
         end: int = file.read().rfind(b"\n") + 1
         file.truncate(end)
-        self._whole.add(name)
+        self._checked.add(name)
         return end
 
     def _read(self, name: str, stage: Optional[str]) -> List[Line]:
         return [line for line, _ in self._lines(name) if stage is None or line.get("stage") == stage]
 
     def _lines(self, name: str) -> Iterator[Tuple[Line, str]]:
-        """Every whole line, and its text; what is damaged is left out."""
+        """Every whole line with its text; damaged lines are left out."""
         try:
             *whole, _half = (self.folder / name).read_bytes().split(b"\n")
         except OSError:
@@ -146,21 +146,23 @@ class Journal:
 
     def _failure(self, name: str, error: OSError) -> JournalError:
         what = f"{self.folder / name} cannot be written: {error.strerror}"
-        return JournalError(f"{what}; make room or rights for it, and start the run again: it goes on where it was")
+        return JournalError(
+            f"{what}; free some space or make it writable, and start the run again: it resumes where it was"
+        )
 
 
 def number(value: Any) -> Optional[float]:
-    """What a line has for a key, if it is a number: null and what is missing are not."""
+    """The value if it is a number; None for null and everything else."""
     return float(value) if type(value) in (int, float) else None
 
 
 def _json(value: Any, indent: Optional[int] = None) -> str:
     text = json.dumps(_plain(value), indent=indent, ensure_ascii=False, allow_nan=False)
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")  # half a letter's escape is JSON's own
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")  # lone surrogates become JSON escapes
 
 
 def _plain(value: Any) -> Any:
-    """The value in JSON's types: numpy's numbers are numbers, and what is not finite is null."""
+    """The value in JSON's types: NumPy scalars become numbers, and numbers that are not finite None."""
     if isinstance(value, Mapping):
         return {str(key): _plain(part) for key, part in value.items()}
     if isinstance(value, (list, tuple)):

@@ -1,6 +1,6 @@
-"""A run's folder, read: its path comes in; the recipe, the plan, the journal's lines and each stage's figures go out.
+"""Reads a run's folder: recipe, plan, journal and the figures of each stage.
 
-What is missing or damaged is empty, so that a run that has hardly begun, or was killed, can be looked at too.
+Missing or damaged files count as empty, so that a run that has hardly begun, or was killed, can be reported too.
 """
 
 import json
@@ -16,12 +16,12 @@ from xtts.reporting.monitor import LAST
 
 
 class RunFolderError(UsageError):
-    """A folder that is not a run's."""
+    """A folder that is not the folder of a run."""
 
 
 @attrs.frozen
 class RunFolder:
-    """What a run's folder has."""
+    """The contents of a run's folder."""
 
     folder: Path
     recipe: str  # the text of recipe.toml
@@ -35,7 +35,7 @@ class RunFolder:
 
     @property
     def stages(self) -> List[str]:
-        """The recipe's stages, and any other that has written something."""
+        """The recipe's stages, and any other stage that has written something."""
         named = [*self.settings.get("run", {}).get("stages", []), *self.summary.get("stages", {})]
         return list(dict.fromkeys([*named, *(str(line.get("stage")) for line in self.metrics)]))
 
@@ -51,7 +51,7 @@ class RunFolder:
         return max((number(line.get("time")) or 0.0 for line in [*self.metrics, *self.events]), default=0.0) or None
 
     def figures(self, stage: str) -> Dict[str, Any]:
-        """The figures of a stage: its summary's, or where that is older than its metrics, what these tell."""
+        """The figures of a stage: its summary, or figures computed from its metrics where those are newer."""
         summary = dict(self.summary.get("stages", {}).get(stage) or {})
         lines = of_stage(self.metrics, stage)
         if not lines or (summary.get("steps") or 0) >= lines[-1]["step"]:
@@ -61,7 +61,7 @@ class RunFolder:
 
 
 def read_run_folder(folder: Union[str, Path]) -> RunFolder:
-    """The run in a folder; a sentence where there is none."""
+    """Read the run in a folder; a RunFolderError when it is not the folder of a run."""
     folder = Path(folder)
     if not folder.is_dir():
         raise RunFolderError(f"{folder}: there is no such folder; name a run's, such as runs/dual_gpu")
@@ -90,7 +90,7 @@ def total(lines: Sequence[Line], key: str) -> float:
 
 
 def _measured(lines: Sequence[Line]) -> Dict[str, Any]:
-    """What the lines of a stage tell of it."""
+    """Figures of a stage, computed from its metrics."""
     wait, wall = total(lines, "wait_seconds"), total(lines, "wait_seconds") + total(lines, "step_seconds")
     frames, computed = total(lines, "frames"), total(lines, "computed_frames")
     losses = [line["loss"] for line in lines if number(line.get("loss")) is not None][-LAST:]

@@ -1,7 +1,7 @@
-"""TensorBoard's logs: figures, pictures and waves of a run come in, event files for TensorBoard go out.
+"""Event files for TensorBoard: scalars, images and audio of a run.
 
-Through tf.summary, which is TensorBoard's own code: from TensorFlow 2.21 on that is a package apart. Without it one
-sentence is said, and nothing is written.
+They are written by tf.summary, which is TensorBoard's own code. From TensorFlow 2.21 on TensorBoard is a package apart;
+where it is missing, one line is printed and nothing is written.
 """
 
 from pathlib import Path
@@ -10,32 +10,35 @@ from typing import Any, Callable, Mapping, Optional, Union
 import numpy as np
 
 ABSENT = (
-    'TensorBoard is not installed, so it gets no logs; pip install "xtts[tensorboard]" brings it.'
-    " The run's own report.html needs nothing."
+    'TensorBoard is not installed, and no event files are written; pip install "xtts[tensorboard]" installs it.'
+    " The run's own report.html does not need it."
 )
 
 
 class TensorBoard:
-    """The event files in a folder. Without TensorBoard `is_on` is false, and every call does nothing."""
+    """Writes event files into a folder. Without TensorBoard `is_on` is False, and every method does nothing.
 
-    def __init__(self, folder: Union[str, Path], say: Callable[[str], None] = print, is_wanted: bool = True) -> None:
+    `step` is the stage's step; `name` is the tag, such as "gpt/loss", under which TensorBoard shows it.
+    """
+
+    def __init__(self, folder: Union[str, Path], log: Callable[[str], None] = print, is_wanted: bool = True) -> None:
         self._writer: Any = None
         if not is_wanted:
             return
-        if _is_there():
+        if _is_installed():
             import tensorflow as tf
 
             self._summary: Any = tf.summary
             self._writer = tf.summary.create_file_writer(str(folder))
         else:
-            say(ABSENT)
+            log(ABSENT)
 
     @property
     def is_on(self) -> bool:
         return self._writer is not None
 
     def scalars(self, step: int, figures: Mapping[str, Optional[float]]) -> None:
-        """Numbers by name; those that are None have no point."""
+        """Numbers by name; a None is left out."""
         if self.is_on:
             with self._writer.as_default():
                 for name, value in figures.items():
@@ -43,26 +46,26 @@ class TensorBoard:
                         self._summary.scalar(name, float(value), step=step)
 
     def picture(self, step: int, name: str, pixels: np.ndarray) -> None:
-        """A picture: [height, width, 3] uint8."""
+        """An image: RGB, [height, width, 3] uint8, such as `mel_pictures.pixels` returns."""
         if self.is_on:
             with self._writer.as_default():
                 self._summary.image(name, pixels[None], step=step)
 
     def audio(self, step: int, name: str, wave: np.ndarray, sample_rate: int) -> None:
-        """A wave: float32 [samples], full scale at 1."""
+        """A recording: one channel, [samples] float32 from -1 to 1; written as 16-bit WAV."""
         if self.is_on:
             with self._writer.as_default():
                 self._summary.audio(name, np.asarray(wave, np.float32)[None, :, None], sample_rate, step=step)
 
     def close(self) -> None:
-        """Write out what is waiting."""
+        """Flush and close the event file; later calls do nothing."""
         if self.is_on:
             self._writer.close()
             self._writer = None
 
 
-def _is_there() -> bool:
-    """Whether tf.summary works: what it raises without TensorBoard differs from release to release."""
+def _is_installed() -> bool:
+    """Whether tf.summary works; the error it raises without TensorBoard differs between releases."""
     import tensorflow as tf
 
     try:

@@ -1,19 +1,27 @@
-"""English as it is said: composed text with ASCII digits comes in; small letters, with all in words, go out.
+"""English text as it is spoken: numbers, signs and abbreviations in words, all in lower case.
 
-A number stays text until it is in words, since it may have any number of digits.
+Digits stay text until they are words, since a number may be of any length.
 """
 
 import re
-from typing import Callable, Iterable, List, Match, Pattern, Tuple, Union
+from typing import List, Match
 
-LONGEST = 18  # digits read as one number; longer ones are read digit by digit
+from xtts.text.numbers import NumberWords
+from xtts.text.rules import HAS_DIGIT, Rule, any_of, rewrite, rule
 
 _SMALL = [
     *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"),
     *("thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen"),
 ]
-_TENS = ["", "", "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
-_SCALES = ["", "thousand", "million", "billion", "trillion", "quadrillion"]
+NUMBERS = NumberWords(
+    small=_SMALL,
+    tens=["", "", "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"],
+    hundreds=["", *(f"{name} hundred" for name in _SMALL[1:10])],
+    scales=["", "thousand", "million", "billion", "trillion", "quadrillion"],
+    joined_by=" ",
+    one_thousand=True,
+)
+cardinal, digit_by_digit = NUMBERS.cardinal, NUMBERS.digit_by_digit
 _ORDINALS = {
     "one": "first",
     "two": "second",
@@ -68,8 +76,9 @@ _UNITS = {  # one, many
     "°": ("degree", "degrees"),
     "%": ("percent", "percent"),
 }
-_TITLES = {"mr": "mister", "mrs": "missus", "ms": "miz", "dr": "doctor", "prof": "professor"}  # with or without a stop
-_ABBREVIATIONS = {  # with a stop; none of them is a word
+# Titles are read with or without a full stop, abbreviations only with one; none of the latter is a word.
+_TITLES = {"mr": "mister", "mrs": "missus", "ms": "miz", "dr": "doctor", "prof": "professor"}
+_ABBREVIATIONS = {
     "jr": "junior",
     "sr": "senior",
     "gen": "general",
@@ -112,7 +121,7 @@ _BEFORE_A_NAME = {
 _BEFORE_A_NUMBER = {"no": "number", "p": "page", "pp": "pages", "vol": "volume", "fig": "figure", "ch": "chapter"}
 _FRACTIONS = {"2": ("half", "halves"), "4": ("quarter", "quarters")}  # others are ordinals
 _SIGNS = {"&": "and", "@": "at", "+": "plus", "=": "equals", "×": "times", "÷": "divided by", "%": "percent"}
-_FOLD = str.maketrans(
+_FOLDED_SIGNS = str.maketrans(
     {
         **dict.fromkeys("‘’‚‛′`´ʼ", "'"),
         **dict.fromkeys("“”„‟″«»", '"'),
@@ -131,20 +140,7 @@ _FOLD = str.maketrans(
         },
     }
 )
-_UNSPOKEN = str.maketrans({**dict.fromkeys(r"[]{}<>|\^~_*#$£€¥₹/°©®•·§¶†‡", " "), "–": " - ", "—": " - "})
-
-
-def cardinal(digits: str) -> str:
-    """0 is zero, 21 is twenty one; 007 and what is longer than LONGEST is read digit by digit."""
-    if len(digits) > LONGEST or (digits.startswith("0") and len(digits) > 1):
-        return one_by_one(digits)
-    words: List[str] = []
-    number = int(digits)
-    for power in range(len(_SCALES) - 1, -1, -1):
-        group, number = divmod(number, 1000**power)
-        if group:
-            words += [*_below_thousand(group), _SCALES[power]]
-    return " ".join(filter(None, words)) or "zero"
+_SILENT_SIGNS = str.maketrans({**dict.fromkeys(r"[]{}<>|\^~_*#$£€¥₹/°©®•·§¶†‡", " "), "–": " - ", "—": " - "})
 
 
 def ordinal(digits: str) -> str:
@@ -164,34 +160,18 @@ def year(digits: str) -> str:
     return f"{cardinal(century)} oh {cardinal(rest[1])}" if rest[0] == "0" else f"{cardinal(century)} {cardinal(rest)}"
 
 
-def one_by_one(digits: str) -> str:
-    """Each digit by its name."""
-    return " ".join(_SMALL[int(digit)] for digit in digits)
-
-
 def fold(text: str) -> str:
-    """`text` with the quotes and dashes of ASCII, before Unicode's own foldings take a fraction apart."""
-    return text.translate(_FOLD)
+    """Quotes and dashes as ASCII, and fractions before NFKC takes them apart."""
+    return text.translate(_FOLDED_SIGNS)
 
 
-def say(text: str) -> str:
-    """`text` in words. White space is left for the caller to fold."""
-    for pattern, words in _WORD_RULES:
-        text = pattern.sub(words, text)
-    if _DIGIT.search(text):
-        for pattern, words in _NUMBER_RULES:
-            text = pattern.sub(words, text)
+def verbalise(text: str) -> str:
+    """Everything in words. The caller collapses white space."""
+    text = rewrite(text, _WORD_RULES)
+    if HAS_DIGIT.search(text):
+        text = rewrite(text, _NUMBER_RULES)
     text = _SIGN.sub(lambda match: f" {_SIGNS[match.group()]} ", text)
-    return text.translate(_UNSPOKEN).lower()
-
-
-def _below_thousand(number: int) -> List[str]:
-    hundreds, rest = divmod(number, 100)
-    words = [_SMALL[hundreds], "hundred"] if hundreds else []
-    if rest >= 20:
-        words.append(_TENS[rest // 10])
-        rest %= 10
-    return [*words, _SMALL[rest]] if rest else words
+    return text.translate(_SILENT_SIGNS).lower()
 
 
 def _amount(text: str) -> str:
@@ -199,7 +179,7 @@ def _amount(text: str) -> str:
     whole, point, fraction = text.replace(",", "").partition(".")
     if not point:
         return cardinal(whole)
-    return f"{cardinal(whole) if whole else ''} point {one_by_one(fraction)}".strip()
+    return f"{cardinal(whole) if whole else ''} point {digit_by_digit(fraction)}".strip()
 
 
 def _plural(word: str) -> str:
@@ -226,11 +206,11 @@ def _money(match: Match[str]) -> str:
     whole, _, fraction = amount.replace(",", "").partition(".")
     if scale or len(fraction) not in (0, 2):
         return f" {_amount(amount)} {scale or ''} {many} "
-    said = f"{cardinal(whole or '0')} {one if whole == '1' else many}"
+    words = f"{cardinal(whole or '0')} {one if whole == '1' else many}"
     if not fraction or fraction == "00":
-        return f" {said} "
+        return f" {words} "
     part = f"{cardinal(fraction.lstrip('0'))} {cent if fraction == '01' else cents}"
-    return f" {said} and {part} " if whole.strip("0") else f" {part} "
+    return f" {words} and {part} " if whole.strip("0") else f" {part} "
 
 
 def _measure(match: Match[str]) -> str:
@@ -241,10 +221,10 @@ def _measure(match: Match[str]) -> str:
 def _fraction(match: Match[str]) -> str:
     whole, above, below = match.groups()
     one, many = _FRACTIONS.get(below, (ordinal(below), ordinal(below) + "s"))
-    said = f"{cardinal(above)} {one if above == '1' else many}"
+    words = f"{cardinal(above)} {one if above == '1' else many}"
     if below not in _FRACTIONS and not 3 <= int(below) <= 20:
-        said = f"{cardinal(above)} over {cardinal(below)}"
-    return f" {cardinal(whole)} and {said} " if whole else f" {said} "
+        words = f"{cardinal(above)} over {cardinal(below)}"
+    return f" {cardinal(whole)} and {words} " if whole else f" {words} "
 
 
 def _decade(match: Match[str]) -> str:
@@ -265,7 +245,7 @@ def _number(match: Match[str]) -> str:
 
 
 def _abbreviation(match: Match[str]) -> str:
-    """The words of an abbreviation, whose stop remains where it also ends the text."""
+    """The words of an abbreviation; its full stop stays where it also ends the text."""
     key = match.group(1)
     words = _ABBREVIATIONS.get(key.lower()) or _TITLES.get(key.lower()) or "street"
     return words + ("." if _ends_text(match) else "")
@@ -279,57 +259,44 @@ def _ends_text(match: Match[str]) -> bool:
     return match.end() == len(match.string) and match.group().endswith(".")
 
 
-def _any(names: Iterable[str]) -> str:
-    """A pattern for any of the names, the longest first."""
-    return "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
-
-
-Rule = Tuple[Pattern[str], Union[str, Callable[[Match[str]], str]]]
-
-
-def _rule(pattern: str, words: Union[str, Callable[[Match[str]], str]], flags: int = 0) -> Rule:
-    return re.compile(pattern, flags), words
-
-
-_DIGIT = re.compile("[0-9]")
 _SIGN = re.compile(f"[{''.join(_SIGNS)}]")
 _MONEY = f"[{''.join(_CURRENCIES)}]"
 _AMOUNT = r"(?P<amount>\d{1,3}(?:,\d{3})+(?!\d)(?:\.\d+)?|\d+(?:\.\d+)?|\.\d+)"
 _SCALE = r"(?:\s?(?P<scale>thousand|million|billion|trillion)\b)?"
-_LONG_UNIT = _any(unit for unit in _UNITS if len(unit) > 1)
-_SHORT_UNIT = _any(unit for unit in _UNITS if len(unit) == 1)  # 5 m is a length, 5 M is not
+_LONG_UNIT = any_of(unit for unit in _UNITS if len(unit) > 1)
+_SHORT_UNIT = any_of(unit for unit in _UNITS if len(unit) == 1)  # 5 m is a length, 5 M is not
 
-_WORD_RULES: List[Rule] = [  # before all is lower-case, for capitals tell a saint from a street
-    _rule(rf"\b({_any(_BEFORE_A_NAME)})\.?(?=\s+[A-Z])", lambda match: _BEFORE_A_NAME[match.group(1)]),
-    _rule(
-        rf"\b({_any(_BEFORE_A_NUMBER)})\.\s*(?=\d)", lambda match: _BEFORE_A_NUMBER[match.group(1).lower()] + " ", re.I
+_WORD_RULES: List[Rule] = [  # before lower-casing: capitals tell a saint from a street
+    rule(rf"\b({any_of(_BEFORE_A_NAME)})\.?(?=\s+[A-Z])", lambda match: _BEFORE_A_NAME[match.group(1)]),
+    rule(
+        rf"\b({any_of(_BEFORE_A_NUMBER)})\.\s*(?=\d)",
+        lambda match: _BEFORE_A_NUMBER[match.group(1).lower()] + " ",
+        re.I,
     ),
-    _rule(rf"(?<![\w.])({_any(_ABBREVIATIONS)}|st)\.", _abbreviation, re.I),
-    _rule(rf"(?<![\w.])({_any(_TITLES)})\b(?!')\.?", _abbreviation, re.I),
-    _rule(r"\b(?:[a-z]\.){2,}", _initials, re.I),
+    rule(rf"(?<![\w.])({any_of(_ABBREVIATIONS)}|st)\.", _abbreviation, re.I),
+    rule(rf"(?<![\w.])({any_of(_TITLES)})\b(?!')\.?", _abbreviation, re.I),
+    rule(r"\b(?:[a-z]\.){2,}", _initials, re.I),
 ]
-_NUMBER_RULES: List[Rule] = [  # the more special first
-    _rule(rf"(?<![\w)\]])[-−](?={_MONEY}?\.?\d)", "minus "),
-    _rule(
+_NUMBER_RULES: List[Rule] = [  # the most specific first
+    rule(rf"(?<![\w)\]])[-−](?={_MONEY}?\.?\d)", "minus "),
+    rule(
         r"(?<![\d:.,])(?P<hour>[01]?\d|2[0-4]):(?P<minute>[0-5]\d)(?::(?P<second>[0-5]\d))?(?![\d:])"
         r"(?:\s?(?P<half>[ap])[. ]?m\b\.?)?",
         _time,
         re.I,
     ),
-    _rule(r"(?<=\d)\s?([ap])\.?m\b(?:\.(?!\s*$))?", r" \1 m ", re.I),
-    _rule(r"(?<![\d-])(?:\d{3}-)?\d{3}-\d{4}(?![\d-])", lambda match: one_by_one(match.group().replace("-", ""))),
-    _rule(r"(?<=\d)\s?[–—]\s?(?=\d)", " to "),
-    _rule(r"(?<![\d-])(\d{1,4})-(\d{1,4})(?![\d-])", _range),
-    _rule(r"(?<=\d)-(?=\d)", " "),
-    _rule(r"(?:\b(\d{1,3})\s+)?(?<![\d./])\b(\d{1,3})/(\d{1,3})(?![\d/])", _fraction),
-    _rule(rf"(?P<sign>{_MONEY})\s?{_AMOUNT}{_SCALE}", _money, re.I),
-    _rule(rf"(?<!\d){_AMOUNT}{_SCALE}\s?(?P<sign>{_MONEY})", _money, re.I),
-    _rule(rf"(?<!\d){_AMOUNT}\s?(?P<unit>{_SHORT_UNIT}|(?i:{_LONG_UNIT}))(?![\w/])(?:\.(?=\s+[a-z]))?", _measure),
-    _rule(r"#\s?(?=\d)", " number "),
-    _rule(
-        r"(?<![\d,])(\d[\d,]*)(?:st|nd|rd|th)\b", lambda match: f" {ordinal(match.group(1).replace(',', ''))} ", re.I
-    ),
-    _rule(r"(?:(?<!\w)')?(?<![\d.,])(\d0|\d\d\d0)s\b", _decade, re.I),
-    _rule(r"(?<=\d)\.(?=\d+\.\d)", " point "),  # of a version, such as 1.2.3
-    _rule(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?!,?\d)(?:\.\d+)?|\d+(?:\.\d+)?|(?<!\w)\.\d+", _number),
+    rule(r"(?<=\d)\s?([ap])\.?m\b(?:\.(?!\s*$))?", r" \1 m ", re.I),
+    rule(r"(?<![\d-])(?:\d{3}-)?\d{3}-\d{4}(?![\d-])", lambda match: digit_by_digit(match.group().replace("-", ""))),
+    rule(r"(?<=\d)\s?[–—]\s?(?=\d)", " to "),
+    rule(r"(?<![\d-])(\d{1,4})-(\d{1,4})(?![\d-])", _range),
+    rule(r"(?<=\d)-(?=\d)", " "),
+    rule(r"(?:\b(\d{1,3})\s+)?(?<![\d./])\b(\d{1,3})/(\d{1,3})(?![\d/])", _fraction),
+    rule(rf"(?P<sign>{_MONEY})\s?{_AMOUNT}{_SCALE}", _money, re.I),
+    rule(rf"(?<!\d){_AMOUNT}{_SCALE}\s?(?P<sign>{_MONEY})", _money, re.I),
+    rule(rf"(?<!\d){_AMOUNT}\s?(?P<unit>{_SHORT_UNIT}|(?i:{_LONG_UNIT}))(?![\w/])(?:\.(?=\s+[a-z]))?", _measure),
+    rule(r"#\s?(?=\d)", " number "),
+    rule(r"(?<![\d,])(\d[\d,]*)(?:st|nd|rd|th)\b", lambda match: f" {ordinal(match.group(1).replace(',', ''))} ", re.I),
+    rule(r"(?:(?<!\w)')?(?<![\d.,])(\d0|\d\d\d0)s\b", _decade, re.I),
+    rule(r"(?<=\d)\.(?=\d+\.\d)", " point "),  # of a version, such as 1.2.3
+    rule(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?!,?\d)(?:\.\d+)?|\d+(?:\.\d+)?|(?<!\w)\.\d+", _number),
 ]

@@ -1,7 +1,7 @@
-"""Text as it is said: a text and its language come in; the words to speak, in one way of writing, go out.
+"""Text normalisation: text as it is spoken, with numbers, signs and abbreviations in words.
 
-English and Persian get numbers, signs and abbreviations in words, and small letters. Other languages pass through,
-with Unicode composed (NFC) and white space folded. What was normalised stays as it is when normalised again.
+English and Persian are verbalised and lower-cased. In other languages only Unicode is composed (NFC) and white space
+collapsed. Normalising twice gives the same text as normalising once.
 """
 
 import re
@@ -10,39 +10,39 @@ from types import ModuleType
 
 from xtts.text import english, persian
 
-SPOKEN = {"en": english, "fa": persian}  # the languages with rules of their own
-_PASSES = 8  # a rule may make room for another
+LANGUAGE_RULES = {"en": english, "fa": persian}
+_MAX_PASSES = 8  # a rewritten text may match further rules
 
 _FOREIGN_DIGIT = re.compile(r"[^\D0-9]")
-_SURROGATE = re.compile("[\ud800-\udfff]")  # half of a character, which no file can hold
+_SURROGATE = re.compile("[\ud800-\udfff]")  # half of a UTF-16 pair, which UTF-8 cannot encode
 _STRAY_SPACE = re.compile(r" (?=[,.;:!?)،؛؟»])|(?<=[(«]) ")
 
 
 def normalise(text: str, language: str) -> str:
-    """`text` as it is said in `language`, a code such as "en", "fa" or "en-gb"."""
-    rules = SPOKEN.get(language.lower().partition("-")[0])
+    """`text` as it is spoken in `language`, a code such as "en", "fa" or "en-gb"."""
+    rules = LANGUAGE_RULES.get(language.lower().partition("-")[0])
     if rules is None:
         return " ".join(unicodedata.normalize("NFC", _SURROGATE.sub("", text)).split())
-    for _ in range(_PASSES):
-        said = _said(text, rules)
-        if said == text:
+    for _ in range(_MAX_PASSES):
+        spoken = _normalise_once(text, rules)
+        if spoken == text:
             break
-        text = said
+        text = spoken
     return text
 
 
-def _said(text: str, rules: ModuleType) -> str:
+def _normalise_once(text: str, rules: ModuleType) -> str:
     if not text.replace(persian.ZWNJ, "").isprintable():
         text = "".join(map(_visible, text))
     if not text.isascii():
         text = rules.fold(unicodedata.normalize("NFKC", rules.fold(text)))
         text = _FOREIGN_DIGIT.sub(lambda match: str(unicodedata.decimal(match.group())), text)
-    text = " ".join(rules.say(" ".join(text.split())).split())
+    text = " ".join(rules.verbalise(" ".join(text.split())).split())
     return unicodedata.normalize("NFC", _STRAY_SPACE.sub("", text))
 
 
 def _visible(character: str) -> str:
-    """White space as a space; nothing for what has no shape, except the half-space."""
+    """A space for any white space, and nothing for control and format characters other than the half-space."""
     if character.isspace():
         return " "
     invisible = unicodedata.category(character) in ("Cc", "Cf", "Cs", "Co") and character != persian.ZWNJ

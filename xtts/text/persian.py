@@ -1,23 +1,30 @@
-"""Persian as it is said: composed text with ASCII digits comes in; one spelling, with all in words, goes out.
+"""Persian text as it is spoken: one spelling of each letter, and numbers and signs in words.
 
-Vowel marks are left out, because texts write them so seldom that nothing can be learnt from them; only tanvin stays
-(لطفاً), which is written as a rule and is heard. Half-spaces (ZWNJ) stand between two letters of which the first would
-otherwise join the second, and nowhere else.
+Vowel marks are removed, because texts write them so rarely that nothing can be learnt from them; only tanvin stays
+(لطفاً), which is usually written and is heard. A half-space (ZWNJ) stays only between two letters of which the first
+would otherwise join the second.
 """
 
 import re
-from typing import Callable, Iterable, List, Match, Pattern, Tuple, Union
+from typing import List, Match
 
-LONGEST = 18  # digits read as one number; longer ones are read digit by digit
+from xtts.text.numbers import NumberWords
+from xtts.text.rules import HAS_DIGIT, Rule, any_of, rewrite, rule
+
 ZWNJ = "\u200c"
 
-_SMALL = [
-    *("صفر", "یک", "دو", "سه", "چهار", "پنج", "شش", "هفت", "هشت", "نه", "ده", "یازده", "دوازده"),
-    *("سیزده", "چهارده", "پانزده", "شانزده", "هفده", "هجده", "نوزده"),
-]
-_TENS = ["", "", "بیست", "سی", "چهل", "پنجاه", "شصت", "هفتاد", "هشتاد", "نود"]
-_HUNDREDS = ["", "صد", "دویست", "سیصد", "چهارصد", "پانصد", "ششصد", "هفتصد", "هشتصد", "نهصد"]
-_SCALES = ["", "هزار", "میلیون", "میلیارد", "تریلیون", "کوادریلیون"]
+NUMBERS = NumberWords(
+    small=[
+        *("صفر", "یک", "دو", "سه", "چهار", "پنج", "شش", "هفت", "هشت", "نه", "ده", "یازده", "دوازده"),
+        *("سیزده", "چهارده", "پانزده", "شانزده", "هفده", "هجده", "نوزده"),
+    ],
+    tens=["", "", "بیست", "سی", "چهل", "پنجاه", "شصت", "هفتاد", "هشتاد", "نود"],
+    hundreds=["", "صد", "دویست", "سیصد", "چهارصد", "پانصد", "ششصد", "هفتصد", "هشتصد", "نهصد"],
+    scales=["", "هزار", "میلیون", "میلیارد", "تریلیون", "کوادریلیون"],
+    joined_by=" و ",
+    one_thousand=False,
+)
+cardinal, digit_by_digit = NUMBERS.cardinal, NUMBERS.digit_by_digit
 _CURRENCIES = {"$": "دلار", "€": "یورو", "£": "پوند", "¥": "ین", "₹": "روپیه"}
 _UNITS = {
     "mm": "میلی‌متر",
@@ -47,7 +54,7 @@ _ABBREVIATIONS = {
     "ق.ظ": "قبل از ظهر",
 }
 _SIGNS = {"&": "و", "+": "به‌علاوه‌ی", "=": "مساوی", "×": "ضرب در", "÷": "تقسیم بر", "%": "درصد", "@": "ات"}
-_FOLD = str.maketrans(
+_FOLDED_SIGNS = str.maketrans(
     {
         **dict.fromkeys("يىېےۍێ", "ی"),
         **dict.fromkeys("كڪګڬ", "ک"),
@@ -63,24 +70,9 @@ _FOLD = str.maketrans(
         **{"‒": "–", "―": "—", "⁄": "/", "½": " نیم ", "¼": " یک چهارم ", "¾": " سه چهارم ", "﷼": " ریال "},
     }
 )
-_UNSPOKEN = str.maketrans(
+_SILENT_SIGNS = str.maketrans(
     {**dict.fromkeys(r"[]{}<>|\^~_*#$£€¥₹/°©®•·§¶†‡" + '"', " "), "–": " - ", "—": " - ", ",": "،", ";": "؛", "?": "؟"}
 )
-
-
-def cardinal(digits: str) -> str:
-    """What is not zero, joined by «و»; 007 and what is longer than LONGEST is read digit by digit."""
-    if len(digits) > LONGEST or (digits.startswith("0") and len(digits) > 1):
-        return one_by_one(digits)
-    words: List[str] = []
-    number = int(digits)
-    for power in range(len(_SCALES) - 1, -1, -1):
-        group, number = divmod(number, 1000**power)
-        if group == 1 and power == 1:
-            words.append(_SCALES[1])  # a thousand is not one thousand
-        elif group:
-            words.append(f"{' و '.join(_below_thousand(group))} {_SCALES[power]}".strip())
-    return " و ".join(words) or _SMALL[0]
 
 
 def ordinal(digits: str) -> str:
@@ -91,37 +83,19 @@ def ordinal(digits: str) -> str:
     return words + (f"{ZWNJ}ام" if words.endswith("ی") else "م")
 
 
-def one_by_one(digits: str) -> str:
-    """Each digit by its name."""
-    return " ".join(_SMALL[int(digit)] for digit in digits)
-
-
 def fold(text: str) -> str:
-    """`text` in Persian letters and signs, before Unicode's own foldings take a fraction apart."""
-    return text.translate(_FOLD)
+    """Persian letters and signs in one spelling, and fractions before NFKC takes them apart."""
+    return text.translate(_FOLDED_SIGNS)
 
 
-def say(text: str) -> str:
-    """`text` in words, with its half-spaces in order. White space is left for the caller to fold."""
-    for pattern, words in _LETTER_RULES:
-        text = pattern.sub(words, text)
-    if _DIGIT.search(text):
-        for pattern, words in _NUMBER_RULES:
-            text = pattern.sub(words, text)
+def verbalise(text: str) -> str:
+    """Everything in words, with half-spaces where they belong. The caller collapses white space."""
+    text = rewrite(text, _LETTER_RULES)
+    if HAS_DIGIT.search(text):
+        text = rewrite(text, _NUMBER_RULES)
     text = _SIGN.sub(lambda match: f" {_SIGNS[match.group()]} ", text)
-    text = " ".join(_QUOTED.sub(r"«\1»", text).translate(_UNSPOKEN).lower().split())
-    for pattern, words in _SPACE_RULES:
-        text = pattern.sub(words, text)
-    return text
-
-
-def _below_thousand(number: int) -> List[str]:
-    hundreds, rest = divmod(number, 100)
-    words = [_HUNDREDS[hundreds]] if hundreds else []
-    if rest >= 20:
-        words.append(_TENS[rest // 10])
-        rest %= 10
-    return [*words, _SMALL[rest]] if rest else words
+    text = " ".join(_QUOTED.sub(r"«\1»", text).translate(_SILENT_SIGNS).lower().split())
+    return rewrite(text, _SPACE_RULES)
 
 
 def _amount(text: str) -> str:
@@ -130,7 +104,7 @@ def _amount(text: str) -> str:
     if not point:
         return cardinal(whole)
     rest = fraction.lstrip("0")
-    zeros = [_SMALL[0]] * (len(fraction) - len(rest))
+    zeros = [NUMBERS.small[0]] * (len(fraction) - len(rest))
     return " ".join([cardinal(whole), "ممیز", *zeros, *([cardinal(rest)] if rest else [])])
 
 
@@ -161,19 +135,6 @@ def _range(match: Match[str]) -> str:
     return f"{low} تا {high}" if int(low) < int(high) else f"{low} {high}"
 
 
-def _any(names: Iterable[str]) -> str:
-    """A pattern for any of the names, the longest first."""
-    return "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
-
-
-Rule = Tuple[Pattern[str], Union[str, Callable[[Match[str]], str]]]
-
-
-def _rule(pattern: str, words: Union[str, Callable[[Match[str]], str]], flags: int = 0) -> Rule:
-    return re.compile(pattern, flags), words
-
-
-_DIGIT = re.compile("[0-9]")
 _SIGN = re.compile(f"[{''.join(_SIGNS)}]")
 _QUOTED = re.compile('"([^"]*)"')
 _MONEY = f"[{''.join(_CURRENCIES)}]"
@@ -182,33 +143,33 @@ _LETTER = "[\u0621-\u063a\u0641-\u064a\u0671-\u06d3]"  # of the Arabic script
 _SUFFIX = "(?:ها(?:ی(?:ی|م|ت|ش|مان|تان|شان)?)?|ترین)"
 
 _LETTER_RULES: List[Rule] = [
-    _rule("ه\u0654", f"ه{ZWNJ}ی"),  # the ending of خانهٔ ما, as it is said
-    _rule("ی\u0654", "ئ"),
-    _rule("[\u0654\u0655]", ""),
-    _rule("\u064b+ا", "ا\u064b"),  # tanvin stands after its alef
-    _rule("\u064b+", "\u064b"),
-    _rule(rf"(?<!{_LETTER})({_any(_ABBREVIATIONS)})\.?(?!{_LETTER})", lambda match: _ABBREVIATIONS[match.group(1)]),
+    rule("ه\u0654", f"ه{ZWNJ}ی"),  # the ending of خانهٔ ما, as it is said
+    rule("ی\u0654", "ئ"),
+    rule("[\u0654\u0655]", ""),
+    rule("\u064b+ا", "ا\u064b"),  # tanvin stands after its alef
+    rule("\u064b+", "\u064b"),
+    rule(rf"(?<!{_LETTER})({any_of(_ABBREVIATIONS)})\.?(?!{_LETTER})", lambda match: _ABBREVIATIONS[match.group(1)]),
 ]
-_NUMBER_RULES: List[Rule] = [  # the more special first
-    _rule(rf"(?<![\w)\]])-(?={_MONEY}?\d)", "منفی "),
-    _rule(r"(?<![\d:.,])([01]?\d|2[0-4]):([0-5]\d)(?::([0-5]\d))?(?![\d:])", _time),
-    _rule(r"(?<=\d)\s?[–—]\s?(?=\d)", " تا "),
-    _rule(r"(?<![\d-])(\d{1,4})-(\d{1,4})(?![\d-])", _range),
-    _rule(r"(?<=\d)-(?=\d)", " "),
-    _rule(rf"(?P<sign>{_MONEY})\s?{_AMOUNT}", _money),
-    _rule(rf"(?<!\d){_AMOUNT}\s?(?P<sign>{_MONEY})", _money),
-    _rule(rf"(?P<unit>%)\s?{_AMOUNT}", _measure),
-    _rule(rf"(?<!\d){_AMOUNT}\s?(?P<unit>(?i:{_any(_UNITS)}))(?![A-Za-z/])", _measure),
-    _rule(rf"(?<!\d)(\d+){ZWNJ}?ا?م(ین)?(?!{_LETTER})", _ordinal),
-    _rule(r"(?<=\d)/(?=\d+/\d)|(?<=/)(\d+)/", r" \1 "),  # of a date
-    _rule(rf"(?<![\d.,،]){_AMOUNT}|\d+", lambda match: f" {_amount(match.group())} "),
+_NUMBER_RULES: List[Rule] = [  # the most specific first
+    rule(rf"(?<![\w)\]])-(?={_MONEY}?\d)", "منفی "),
+    rule(r"(?<![\d:.,])([01]?\d|2[0-4]):([0-5]\d)(?::([0-5]\d))?(?![\d:])", _time),
+    rule(r"(?<=\d)\s?[–—]\s?(?=\d)", " تا "),
+    rule(r"(?<![\d-])(\d{1,4})-(\d{1,4})(?![\d-])", _range),
+    rule(r"(?<=\d)-(?=\d)", " "),
+    rule(rf"(?P<sign>{_MONEY})\s?{_AMOUNT}", _money),
+    rule(rf"(?<!\d){_AMOUNT}\s?(?P<sign>{_MONEY})", _money),
+    rule(rf"(?P<unit>%)\s?{_AMOUNT}", _measure),
+    rule(rf"(?<!\d){_AMOUNT}\s?(?P<unit>(?i:{any_of(_UNITS)}))(?![A-Za-z/])", _measure),
+    rule(rf"(?<!\d)(\d+){ZWNJ}?ا?م(ین)?(?!{_LETTER})", _ordinal),
+    rule(r"(?<=\d)/(?=\d+/\d)|(?<=/)(\d+)/", r" \1 "),  # of a date
+    rule(rf"(?<![\d.,،]){_AMOUNT}|\d+", lambda match: f" {_amount(match.group())} "),
 ]
 _SPACE_RULES: List[Rule] = [
-    _rule(f"{ZWNJ}+", ZWNJ),
-    _rule(f"{ZWNJ}? {ZWNJ}?", " "),
-    _rule(rf"(?<!{_LETTER})(ن?می) (?={_LETTER}+[متدی](?!{_LETTER}))", rf"\1{ZWNJ}"),  # می روم
-    _rule(rf"(?<={_LETTER}) (?={_SUFFIX}(?!{_LETTER}))", ZWNJ),  # کتاب ها
-    _rule(rf"(?<=ه) (?=ی(?!{_LETTER}))", ZWNJ),  # خانه ی
-    _rule(rf"(?<![بپتثجچحخسشصضطظعغفقکگلمنهیئ]){ZWNJ}|{ZWNJ}(?!{_LETTER})", ""),  # nothing to keep apart
-    _rule(rf"(?<=[،؛؟])(?={_LETTER})", " "),
+    rule(f"{ZWNJ}+", ZWNJ),
+    rule(f"{ZWNJ}? {ZWNJ}?", " "),
+    rule(rf"(?<!{_LETTER})(ن?می) (?={_LETTER}+[متدی](?!{_LETTER}))", rf"\1{ZWNJ}"),  # می روم
+    rule(rf"(?<={_LETTER}) (?={_SUFFIX}(?!{_LETTER}))", ZWNJ),  # کتاب ها
+    rule(rf"(?<=ه) (?=ی(?!{_LETTER}))", ZWNJ),  # خانه ی
+    rule(rf"(?<![بپتثجچحخسشصضطظعغفقکگلمنهیئ]){ZWNJ}|{ZWNJ}(?!{_LETTER})", ""),  # between letters that do not join
+    rule(rf"(?<=[،؛؟])(?={_LETTER})", " "),
 ]

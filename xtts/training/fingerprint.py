@@ -1,82 +1,52 @@
-"""What a stage's weights were made from: a recipe and its material come in; settings and digests go out, and what of
-them has changed since.
+"""What a stage's weights depend on, as names and values: kept beside its checkpoints and compared when it is run again.
+
+Which settings count is said by the settings themselves (`shapes_weights` in the recipe's schema).
 """
 
 import json
-from typing import Any, Dict, List, Mapping, Tuple
+from typing import Any, Dict, List, Mapping
 
 import numpy as np
 
 from xtts.files import json_digest
 from xtts.planning.dataset import Dataset
 from xtts.planning.plan import Plan
-from xtts.recipe.schema import Recipe
+from xtts.recipe.schema import Recipe, setting_names
 from xtts.training.cluster.collectives import CollectiveError, Collectives
+from xtts.training.stages import STAGES
+from xtts.training.stages.stage import Stage, Tensors, tensor_digest
 
-Fingerprint = Dict[str, Any]
-Names = Mapping[str, Tuple[str, ...]]
-
-SHARED: Names = {  # settings that every stage depends on
-    "run": ("seed",),
-    "data": ("train", "val", "validation_share", "format", "language", "features"),
-    "demo": ("minutes", "voices", "languages", "vocabulary"),
-    "audio": ("sample_rate", "n_fft", "win_length", "hop_length", "n_mels", "fmin", "fmax"),
-    "model": ("size", "weights"),
-    "train": (
-        "gradient_accumulation_steps",
-        "learning_rate",
-        "schedule",
-        "warmup_steps",
-        "weight_decay",
-        "clip_norm",
-        "precision",
-    ),
-}
-OWN: Mapping[str, Names] = {
-    "codec": {"codec": ("learning_rate", "batch_size", "segment_frames", "commitment")},
-    "gpt": {
-        "data": ("shapes", "shape_count", "max_text_length", "max_mel_frames", "reference_seconds"),
-        "text": ("tokenizer", "vocab", "vocab_size"),
-        "train": ("batch_size", "dropout", "ema_decay"),
-    },
-}
-
-APART = {  # settings in which workers may differ: where things are, and who they are
-    "run": ("folder",),
-    "data": ("train", "val", "workers"),
-    "model": ("weights",),
-    "text": ("vocab",),
-    "devices": ("buffer_size", "model_start_delay"),
-    "cluster": ("workers", "index", "slurm", "port", "patience", "restarts"),
-}
+Fingerprint = Dict[str, Any]  # "section.name" of settings; other facts have names without a dot
 
 
-def make_fingerprint(recipe: Recipe, stage: str, dataset: Dataset, plan: Plan, codec: str = "") -> Fingerprint:
-    """Everything that decides what a stage learns. How long it does is not among it: a stage can always go on."""
-    tables = recipe.as_tables()
-    found: Fingerprint = {
-        f"{section}.{name}": tables[section].get(name)
-        for names in (SHARED, OWN[stage])
-        for section, some in names.items()
-        for name in some
-    }
-    if recipe.codec.learning_rate is not None and stage == "codec":
-        del found["train.learning_rate"]  # which is the GPT's alone then
-    found["the recordings"] = json_digest(
-        [[one.id, one.samples, one.sample_rate] for one in dataset.train.corpus.utterances]
-    )
-    found["the number of replicas"] = plan.order.workers
-    if stage == "gpt":
-        spoken = [[one.text, one.speaker, one.language] for one in dataset.train.corpus.utterances]
-        found.update({"the texts": json_digest(spoken), "the tokenizer": dataset.tokenizer.digest()})
-        found.update({"the order of batches": plan.order.digest(), "the codec": codec})
+def make_fingerprint(
+    recipe: Recipe, stage: Stage, dataset: Dataset, plan: Plan, needed: Mapping[str, Tensors]
+) -> Fingerprint:
+    """All that decides what a stage learns; not how long it learns, because a stage can always be continued.
+
+    `needed` has the weights of the stages it builds on.
+    """
+    found: Fingerprint = weight_settings(recipe, stage)
+    found.update(_data_facts(stage, dataset, plan))
+    found.update({f"the {name}": tensor_digest(tensors) for name, tensors in needed.items()})
     return found
 
 
-def diff_fingerprints(before: Fingerprint, now: Fingerprint) -> List[str]:
-    """What is not as it was, a few words for each.
+def weight_settings(recipe: Recipe, stage: Stage) -> Dict[str, Any]:
+    """The settings that a stage's weights depend on; without those of [train] that its own section overrides."""
+    tables = recipe.as_tables()
+    own = tables[stage.section] if stage.section != "train" else {}
+    return {
+        f"{section}.{name}": tables[section].get(name)
+        for (section, name), field in setting_names().items()
+        if stage.name in field.metadata["shapes_weights"] and not (section == "train" and name in own)
+    }
 
-    A setting that was not there yet was as its default is; one that is there no longer decides nothing.
+
+def diff_fingerprints(before: Fingerprint, now: Fingerprint) -> List[str]:
+    """What has changed, in a few words each.
+
+    A setting that an older release did not know had its default value; one that no longer counts is ignored.
     """
     found = []
     if before:
@@ -89,18 +59,17 @@ def diff_fingerprints(before: Fingerprint, now: Fingerprint) -> List[str]:
 
 
 def check_agreement(collectives: Collectives, recipe: Recipe, dataset: Dataset, plan: Plan) -> None:
-    """Refuse to train with a chief that would train something else."""
+    """Refuse to train with a chief whose recipe or data are others."""
     if collectives.cluster is None:
         return
     tables = recipe.as_tables()
     own: Fingerprint = {
-        f"{section}.{name}": value
-        for section, table in tables.items()
-        for name, value in table.items()
-        if name not in APART.get(section, ())
+        f"{section}.{name}": tables[section].get(name)
+        for (section, name), field in setting_names().items()
+        if not field.metadata["per_worker"]
     }
-    about = make_fingerprint(recipe, "gpt", dataset, plan)
-    own.update({name: value for name, value in about.items() if "." not in name})
+    for stage in STAGES.values():
+        own.update(_data_facts(stage, dataset, plan))
     different = diff_fingerprints(collectives.broadcast_json(own), json.loads(json.dumps(own)))
     wrong = collectives.all_sum(np.array([float(bool(different))]))
     if different:
@@ -112,8 +81,17 @@ def check_agreement(collectives: Collectives, recipe: Recipe, dataset: Dataset, 
         raise CollectiveError("another worker has another recipe or other recordings than the chief; it says which")
 
 
+def _data_facts(stage: Stage, dataset: Dataset, plan: Plan) -> Fingerprint:
+    recordings = [[one.id, one.samples, one.sample_rate] for one in dataset.train.corpus.utterances]
+    return {
+        "the recordings": json_digest(recordings),
+        "the number of replicas": plan.order.workers,
+        **stage.facts(dataset, plan),
+    }
+
+
 def _defaults(names: Fingerprint) -> Fingerprint:
-    """What a recipe that says nothing has for settings of these names."""
+    """The default values of settings of these names."""
     tables = Recipe().as_tables()
     settings = {name: name.split(".") for name in names if "." in name}
     return {name: tables[section].get(key) for name, (section, key) in settings.items()}

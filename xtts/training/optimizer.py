@@ -12,6 +12,7 @@ import attrs
 import numpy as np
 import tensorflow as tf
 
+from xtts.model.layers import total
 from xtts.recipe.schema import TrainSection
 
 Tensor = Any  # tf.Tensor; TensorFlow brings no types
@@ -67,7 +68,8 @@ class AdamW(tf.Module):
     def apply(self, gradients: Sequence[Tensor], step: Tensor, loss: Tensor, values: Values) -> Moved:
         """Move this replica's copies by gradients that are the same on all. `step`, int32 [], counts from 0."""
         time = tf.cast(step, tf.float32)
-        norm = tf.sqrt(2.0 * tf.add_n([tf.nn.l2_loss(gradient) for gradient in gradients]))
+        # Not tf.add_n: see layers.total.
+        norm = tf.sqrt(2.0 * total([tf.nn.l2_loss(gradient) for gradient in gradients]))
         is_finite = tf.math.is_finite(norm) & tf.math.is_finite(loss)
         scale = tf.where(is_finite, tf.minimum(1.0, self._train.clip_norm / tf.maximum(norm, 1e-12)), 0.0)
         rate = self._schedule(time)

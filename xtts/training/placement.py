@@ -50,6 +50,11 @@ class Placement:
         return self.data_device not in self.model_devices
 
     @property
+    def has_gpu(self) -> bool:
+        """Whether the model trains on a GPU."""
+        return "GPU" in self.model_devices[0]
+
+    @property
     def mode(self) -> str:
         return "dual" if self.is_dual else "single"
 
@@ -74,12 +79,15 @@ class Placement:
         """TensorFlow's strategy; model and optimizer are made inside its scope. Workers wait for each other so long."""
         import tensorflow as tf
 
+        from xtts.model.layers import total
+
         if self.cluster:
             return compat.multi_worker(self.cluster.addresses, self.cluster.index, patience)
         if self.strategy == MIRRORED:
             # The devices are one machine's: sums by way of the first of them need no NCCL, which CPUs do not have.
             on_cpu = "CPU" in self.model_devices[0]
-            reduction = tf.distribute.ReductionToOneDevice() if on_cpu else None
+            # In the order of the devices, which tf.add_n, TensorFlow's own choice, does not keep for more than two.
+            reduction = tf.distribute.ReductionToOneDevice(accumulation_fn=total) if on_cpu else None
             return tf.distribute.MirroredStrategy(list(self.model_devices), cross_device_ops=reduction)
         if self.strategy == ONE:
             return tf.distribute.OneDeviceStrategy(self.model_devices[0])

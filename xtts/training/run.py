@@ -1,4 +1,4 @@
-"""A run from its recipe to its report: a recipe comes in; a folder with everything that was made and measured goes out.
+"""A run: it is prepared, its stages are trained one after the other, and the model they make is written.
 
     runs/<name>/
       recipe.toml, plan.json, rejected.csv, tokenizer.json, mel_stats.json   what is trained, and on what
@@ -8,125 +8,80 @@
       model/                                                                 weights under their published names
       voices/                                                                held-out recordings to speak like
 
-A stage whose inputs are what they were goes on from its newest checkpoint, and is not repeated when it has ended. One
-that had ended with other inputs starts anew, and what it had made is kept beside it.
+A stage whose fingerprint has not changed continues from its newest checkpoint, and is skipped when it has finished. A
+finished stage whose fingerprint has changed is trained anew, and what it had made is kept beside it.
 """
 
 import contextlib
-import hashlib
 import json
 import shutil
 from pathlib import Path
-from typing import Any, ContextManager, Dict, Iterator, List, Optional
+from typing import Any, Callable, ContextManager, Dict, Iterator, List, Mapping, Optional
 
 import attrs
 import numpy as np
 
 from xtts import compat, files
-from xtts.audio import wav
-from xtts.audio.mel import MelSpec, log_mel
-from xtts.corpus.utterances import count_reasons, write_rejected
-from xtts.errors import XttsError
-from xtts.files import json_digest
 from xtts.formatting import count_of
-from xtts.inference import voices
-from xtts.inference.loading import VOICES
-from xtts.pipeline.recordings import Recordings
 from xtts.pipeline.service.client import Service, connect_service
 from xtts.pipeline.service.servers import local_service
-from xtts.planning import plan as plans
-from xtts.planning.dataset import Dataset, Log, Split, load_dataset
-from xtts.planning.plan import Plan
+from xtts.planning.dataset import Log, Split
 from xtts.planning.sizes import SIZES
 from xtts.progress import ProgressBar
-from xtts.recipe import loading
 from xtts.recipe.constraints import served_alone
 from xtts.recipe.schema import Recipe
 from xtts.reporting.journal import Journal
 from xtts.reporting.monitor import Live, Monitor
 from xtts.reporting.system import gauges
-from xtts.reporting.tensorboard import TensorBoard
 from xtts.text.tokenizer import TOKENIZER
 from xtts.training.checkpoint import Checkpoints, TrainingState, set_aside
 from xtts.training.cluster.collectives import Collectives, rendezvous, watch_workers
 from xtts.training.cluster.membership import Cluster, ClusterError, resolve_cluster
 from xtts.training.cluster.null_writers import NullCheckpoints, NullJournal
-from xtts.training.context import StageSetup, TrainingContext, codec_setup, frozen_codecs, gpt_setup
-from xtts.training.fingerprint import Fingerprint, check_agreement, diff_fingerprints, make_fingerprint
+from xtts.training.context import StageSetup, TrainingContext, prepare_stage
+from xtts.training.fingerprint import Fingerprint, diff_fingerprints, make_fingerprint
 from xtts.training.loop import TrainingLoop
-from xtts.training.placement import Placement, place_devices
+from xtts.training.placement import place_devices
+from xtts.training.preparation import RunError, prepare_run
+from xtts.training.reference_voices import VOICES, keep_voices
 from xtts.training.run_lock import RunLock
 from xtts.training.signals import interrupted
+from xtts.training.stages import STAGES, stages_of
+from xtts.training.stages.stage import Stage, Tensors
 from xtts.training.step import TrainingSteps
 from xtts.weights import assignment, model_folder
 from xtts.weights.layout import MEL_STATS, PREFIXES, ModelDescription
-from xtts.weights.safetensors_file import Tensors, WeightsError
-
-FEW = 200  # recordings that the scale of mels is measured on
+from xtts.weights.safetensors_file import WeightsError
 
 
-class RunError(XttsError):
-    """A run that cannot start, and what to change."""
-
-
-def train(recipe: Recipe, say: Log = print) -> Optional[Path]:
-    """Train every stage of a recipe that is not finished; the run's folder, where this process is who writes it."""
+def train(recipe: Recipe, log: Log = print) -> Optional[Path]:
+    """Train every stage of a recipe that is not finished. The run's folder; None on a worker that does not write it."""
     cluster = resolve_cluster(recipe.cluster)
     folder = Path(recipe.run.folder) / recipe.run.name
     if cluster and recipe.data.service is not None:
         raise ClusterError(f"data.service: {served_alone(cluster.origin)}")
     collectives = Collectives()
-    with _written(folder, cluster, say), interrupted(), contextlib.ExitStack() as stack:
+    with _lock(folder, cluster, log), interrupted(), contextlib.ExitStack() as stack:
         stack.enter_context(watch_workers(cluster, lambda: collectives.has_stepped))
         stack.enter_context(enough_memory(recipe))
-        placement = None
-        if cluster:  # before anything is read: the chief reads first
-            placement = place_devices(recipe.devices, cluster=cluster)
-            collectives = rendezvous(placement, recipe.cluster.patience, say)
-        published = _published(recipe)
-        context = _prepared(recipe, folder, collectives, placement, published, say)
-        service = stack.enter_context(_service(folder, context.recipe, context.dataset.train, say))
+        placement = place_devices(recipe.devices, cluster=cluster)
+        if cluster:
+            collectives = rendezvous(placement, recipe.cluster.patience, log)
+        context = prepare_run(recipe, placement, collectives, log)
+        stack.callback(context.board.close)
+        service = stack.enter_context(_service(folder, context.recipe, context.dataset.train, log))
         context = attrs.evolve(context, service=service)
-        say(f"\n{context.plan.text()}")
-        say("\n".join(describe_run(context)) + "\n")
-        codec: Optional[Tensors] = published
-        if "codec" in recipe.run.stages:
-            codec = _renamed(_train_codec(context, published).tensors, PREFIXES["codec"])
-        if "gpt" in recipe.run.stages:
-            _train_gpt(context, _codec_of(context, codec), published)
+        log(f"\n{context.plan.text()}")
+        log("\n".join(describe_run(context)) + "\n")
+        trained: Dict[str, Tensors] = {}
+        for stage in stages_of(recipe):
+            needed = {name: find_weights(context, stage, STAGES[name], trained) for name in stage.needs}
+            state = train_stage(context, stage, needed)
+            trained[stage.name] = stage.published_weights(state.tensors)
+            if stage.completes_model and collectives.is_chief:
+                write_model(context, {**needed, **trained})
+                keep_voices(context.folder / VOICES, context.dataset.held_out.corpus.utterances)
     return folder if collectives.is_chief else None
-
-
-def _prepared(
-    recipe: Recipe,
-    folder: Path,
-    collectives: Collectives,
-    placement: Optional[Placement],
-    published: Optional[Tensors],
-    say: Log,
-) -> TrainingContext:
-    """Everything that is read and planned before the first stage; workers have met before, and see that they agree."""
-    decided = collectives.broadcast_json(
-        plans.resolve_shapes(recipe, _begun(folder)).data.shapes if collectives.is_chief else None
-    )
-    recipe = attrs.evolve(recipe, data=attrs.evolve(recipe.data, shapes=decided))
-    with collectives.chief_first():
-        dataset = load_dataset(recipe, say)
-    made = _planned(recipe, dataset, placement.replicas if placement else None)
-    if placement is None:
-        placement = place_devices(recipe.devices)
-        if placement.replicas != made.order.workers:
-            made = _planned(recipe, dataset, placement.replicas)
-    check_agreement(collectives, recipe, dataset, made)
-    stats = _mel_stats(folder, recipe, dataset.train, published) if collectives.is_chief else None
-    stats = np.array(
-        collectives.broadcast_json(None if stats is None else [float(value) for value in stats]), np.float32
-    )
-    if collectives.is_chief:
-        _record(folder, recipe, dataset, made)
-    strategy = collectives.strategy or placement.start_strategy()
-    board = TensorBoard(folder / "tensorboard", say, is_wanted=collectives.is_chief)
-    return TrainingContext(recipe, folder, dataset, made, placement, strategy, stats, board, say, collectives)
 
 
 def resume_point(recipe: Recipe) -> str:
@@ -164,26 +119,27 @@ def newest_sample(folder: Path) -> Optional[Path]:
 
 def describe_run(context: TrainingContext) -> List[str]:
     """What a run is about to do, for people: devices, buffer, strategy, shapes and traces."""
-    recipe, layout = context.recipe, context.plan.layout
-    shapes = layout.shapes
+    recipe, shapes = context.recipe, context.plan.layout.shapes
     spans = [sorted({getattr(shape, name) for shape in shapes}) for name in ("text_length", "mel_frames")]
     text, mel = (f"{span[0]} to {span[-1]}" if len(span) > 1 else str(span[0]) for span in spans)
+    is_dynamic = recipe.data.shapes == "relaxed"
     sizes = f"text {text}, mel {mel}; {len(shapes)} shapes"
-    if context.dynamic_shapes:
+    if is_dynamic:
         pools = count_of(len(shapes), "pool")
         sizes = f"text up to {spans[0][-1]}, mel up to {spans[1][-1]}, each batch as long as its longest; {pools}"
-    reserve = context.reserve("gpt", shapes)
-    size = f"{reserve.size} batches" + (f" ({reserve.least} to {reserve.most})" if reserve.least < reserve.most else "")
+    buffer = context.buffer_policy(stages_of(recipe)[-1])
+    size = f"{buffer.size} batches" + (
+        f" ({buffer.smallest} to {buffer.largest})" if buffer.smallest < buffer.largest else ""
+    )
     kind = "kept on disk" if context.is_cached else "live, by tf.data service" if context.service else "live"
-    traces = {"codec": 1, "gpt": context.plan.traces}
-    planned = ", ".join(f"{name} {traces[name]}" for name in recipe.run.stages)
+    traces = ", ".join(f"{stage.name} {stage.traces(recipe, shapes)}" for stage in stages_of(recipe))
     return [
         *context.placement.lines(),
         *_idle(context),
         f"features are {kind}; buffer: {size}, {context.readers} readers,"
         f" the model starts after {recipe.devices.model_start_delay:g} s at the earliest",
-        f"Static shapes (pad_to_fixed_length): {not context.dynamic_shapes}, {recipe.data.shapes}: {sizes},"
-        f" traces of a step: {planned}",
+        f"Static shapes (pad_to_fixed_length): {not is_dynamic}, {recipe.data.shapes}: {sizes},"
+        f" traces of a step: {traces}",
     ]
 
 
@@ -193,7 +149,7 @@ def _idle(context: TrainingContext) -> List[str]:
 
 
 @contextlib.contextmanager
-def _service(folder: Path, recipe: Recipe, part: Split, say: Log) -> Iterator[Optional[Service]]:
+def _service(folder: Path, recipe: Recipe, split: Split, log: Log) -> Iterator[Optional[Service]]:
     """The tf.data service that a recipe names, or one that ends with the run."""
     asked = recipe.data.service
     if asked is None:
@@ -201,73 +157,73 @@ def _service(folder: Path, recipe: Recipe, part: Split, say: Log) -> Iterator[Op
         return
     local = asked.partition("local:")[2]
     with local_service(int(local)) if local else contextlib.nullcontext(asked) as target:
-        recording, rate = part.corpus.utterances[0].path, recipe.audio.sample_rate
-        yield connect_service(target, folder / "service", recording, rate, say, at_least=int(local or 1))
+        recording, rate = split.corpus.utterances[0].path, recipe.audio.sample_rate
+        yield connect_service(target, folder / "service", recording, rate, log, at_least=int(local or 1))
 
 
-def _train_codec(context: TrainingContext, published: Optional[Tensors]) -> TrainingState:
-    """The codec's last state."""
-    now = make_fingerprint(context.recipe, "codec", context.dataset, context.plan)
-    return _trained(context, "codec", now, lambda: codec_setup(context, published))
+def find_weights(
+    context: TrainingContext, stage: Stage, needed: Stage, trained: Mapping[str, Tensors]
+) -> Dict[str, np.ndarray]:
+    """The published tensors of a stage that another needs: trained just now, published, or trained here before."""
+    for tensors in (trained.get(needed.name), context.published):
+        own = needed.own_weights(tensors)
+        if own:
+            return own
+    folder, collectives = context.folder, context.collectives
+    state = collectives.broadcast_state(Checkpoints(folder / needed.name).newest() if collectives.is_chief else None)
+    if state is None or not state.counters["finished"]:
+        raise RunError(
+            f"the {stage.name} stage needs a {needed.name}, and {folder} has no finished one; add {needed.name} to"
+            " run.stages, or name published weights in model.weights"
+        )
+    return needed.published_weights(state.tensors)
 
 
-def _tensor_digest(tensors: Tensors) -> str:
-    sha = hashlib.sha256()
-    for name in sorted(tensors):
-        sha.update(name.encode())
-        sha.update(np.ascontiguousarray(tensors[name]).tobytes())
-    return sha.hexdigest()
+def train_stage(context: TrainingContext, stage: Stage, needed: Mapping[str, Tensors]) -> TrainingState:
+    """Train a stage to its end, from where it was; the last state, which may have been there already."""
+    fingerprint = make_fingerprint(context.recipe, stage, context.dataset, context.plan, needed)
+    return _train(context, stage, fingerprint, lambda: prepare_stage(context, stage, needed))
 
 
-def _train_gpt(context: TrainingContext, codec: Tensors, published: Optional[Tensors]) -> None:
-    own = {name: tensor for name, tensor in codec.items() if name.startswith(PREFIXES["codec"])}
-    name = _tensor_digest(own)
-    now = make_fingerprint(context.recipe, "gpt", context.dataset, context.plan, name)
-    frozen = frozen_codecs(context, own, PREFIXES["codec"])
-    state = _trained(context, "gpt", now, lambda: gpt_setup(context, frozen, name, published))
-    if not context.collectives.is_chief:
-        return
-    _write_model(context, state, {**(published or {}), **own})
-    voices.keep_voices(context.folder / VOICES, context.dataset.held_out.corpus.utterances)
-
-
-def _trained(context: TrainingContext, name: str, now: Fingerprint, make_rig: Any) -> TrainingState:
-    """The last state of a stage: as it was found when it had ended, or after training."""
-    folder, total = context.folder / name, context.recipe.steps_of(name)
-    state = context.collectives.broadcast_state(_found(context, folder, now) if context.collectives.is_chief else None)
+def _train(
+    context: TrainingContext, stage: Stage, fingerprint: Fingerprint, make_setup: Callable[[], StageSetup]
+) -> TrainingState:
+    name, total, is_chief = stage.name, stage.steps(context.recipe), context.collectives.is_chief
+    folder = context.folder / name
+    state = context.collectives.broadcast_state(_find_checkpoint(context, folder, fingerprint) if is_chief else None)
+    done = state.step if state else 0
     if state is not None and _is_over(state, total, context.recipe.train.early_stopping):
-        context.say(f"{name}: finished before, after {state.step:,} steps; it is not repeated")
+        context.log(f"{name}: finished before, after {done:,} steps; it is not repeated")
         return state
-    if context.collectives.is_chief:
-        files.write_text(folder / "inputs.json", json.dumps(now, indent=1) + "\n")
-    journal = (Journal if context.collectives.is_chief else NullJournal)(context.folder)
-    journal.resume(name, state.step if state else 0)
-    setup = make_rig()
-    if setup.makers:
-        rates = ", ".join(f"{maker.name} {1 / max(maker.seconds or 0, 1e-9):,.1f}" for maker in setup.makers)
-        context.say(f"{name}: batches a second that each data device makes: {rates}; work is divided by that")
-    training = _training(context, setup, journal, total, state.step if state else 0)
+    if is_chief:
+        files.write_text(folder / "inputs.json", json.dumps(fingerprint, indent=1) + "\n")
+    journal = (Journal if is_chief else NullJournal)(context.folder)
+    journal.resume(name, done)
+    setup = make_setup()
+    if setup.feature_devices:
+        rates = ", ".join(f"{one.name} {1 / max(one.seconds or 0, 1e-9):,.1f}" for one in setup.feature_devices)
+        context.log(f"{name}: batches a second that each data device makes: {rates}; work is divided by that")
+    loop = _make_loop(setup, journal, done)
     if state is not None:
         try:
-            training.restore(state)
+            loop.restore(state)
         except WeightsError as error:
-            kept = set_aside(folder) if context.collectives.is_chief else folder
-            context.say(f"{error}\n{name}: the checkpoint is of another model; it is kept as {kept.name}")
-            return _trained(context, name, now, lambda: setup)
-        training.monitor.event("resume", f"resumed after step {state.step:,}")
-        context.say(f"{name}: goes on after step {state.step:,} of {total:,}")
-    with training.monitor.aside("trace"), ProgressBar(f"{name}: tracing") as bar:
-        seconds = training.steps.trace(bar)
+            kept = set_aside(folder) if is_chief else folder
+            context.log(f"{error}\n{name}: the checkpoint is of another model; it is kept as {kept.name}")
+            return _train(context, stage, fingerprint, lambda: setup)
+        loop.monitor.event("resume", f"resumed after step {done:,}")
+        context.log(f"{name}: goes on after step {done:,} of {total:,}")
+    with loop.monitor.phase("trace"), ProgressBar(f"{name}: tracing") as bar:
+        seconds = loop.steps.trace(bar)
     for function, took in seconds.items():
-        training.monitor.event("trace", function, took)
-    context.say(f"{name}: {len(seconds)} functions traced in {sum(seconds.values()):.1f} s")
-    return training.run(state.step if state else 0)
+        loop.monitor.event("trace", function, took)
+    context.log(f"{name}: {len(seconds)} functions traced in {sum(seconds.values()):.1f} s")
+    return loop.run(done)
 
 
-def _found(context: TrainingContext, folder: Path, now: Fingerprint) -> Optional[TrainingState]:
-    """Where a stage goes on from, and what is different from when it was there; None: from the beginning."""
-    keep = context.recipe.train.keep_checkpoints
-    state = Checkpoints(folder, keep, context.say).newest()
+def _find_checkpoint(context: TrainingContext, folder: Path, now: Fingerprint) -> Optional[TrainingState]:
+    """The checkpoint to continue from; None: from the beginning. Says what has changed since it was written."""
+    state = Checkpoints(folder, context.recipe.train.keep_checkpoints, context.log).newest()
     if state is None:
         return None
     try:
@@ -279,81 +235,12 @@ def _found(context: TrainingContext, folder: Path, now: Fingerprint) -> Optional
         return state
     if state.counters["finished"]:
         kept = set_aside(folder)
-        context.say(
+        context.log(
             f"{folder.name}: trained anew, because its inputs changed: {different}. What was, is in {kept.name}"
         )
         return None
-    context.say(f"{folder.name}: goes on with other inputs than it was begun with: {different}")
+    context.log(f"{folder.name}: goes on with other inputs than it was begun with: {different}")
     return state
-
-
-def _training(context: TrainingContext, setup: StageSetup, journal: Journal, total: int, done: int) -> TrainingLoop:
-    recipe, name = context.recipe, setup.stage.name
-    jit = recipe.train.jit_compile is True
-    held_shape = setup.held_shape if recipe.train.validate_every else None
-    steps = TrainingSteps(setup.stage, setup.optimizer, context.strategy, context.placement, recipe, jit, held_shape)
-    functions = [*steps.functions, *setup.functions]
-    model = context.placement.model_devices[0]
-    monitor = Monitor(
-        name,
-        journal,
-        traces=lambda: sum(function.traces for function in functions),
-        explain=lambda: "; ".join(function.report() for function in functions if function.retraces),
-        gauges=gauges(model),
-        live=Live(name, total, done),
-        tensorboard=context.board,
-        facts={
-            "devices": {
-                "features": ", ".join(context.placement.data_devices),
-                "model": list(context.placement.model_devices),
-            },
-            "mode": context.placement.mode,
-            "strategy": context.placement.strategy,
-            "tensorflow": compat.OFFERED.version,
-        },
-        log_every=recipe.train.log_every,
-        patience=recipe.train.most_skipped,
-    )
-
-    checkpoints = Checkpoints if context.collectives.is_chief else NullCheckpoints
-
-    def lost(utterance: str, why: str) -> None:
-        monitor.warn(f"{utterance} is set aside: {why}", "set aside")
-
-    def told(text: str) -> None:
-        monitor.event("buffer", text)
-
-    return TrainingLoop(
-        setup.stage,
-        setup.optimizer,
-        steps,
-        lambda start: setup.feed(lost, told, start, total),
-        setup.held_out,
-        setup.sample,
-        checkpoints(context.folder / name, recipe.train.keep_checkpoints, context.say),
-        monitor,
-        recipe.train,
-        total,
-        context.placement.replicas,
-        recipe.devices.model_start_delay,
-        setup.begin,
-        context.collectives,
-    )
-
-
-def _write_model(context: TrainingContext, state: TrainingState, others: Tensors) -> None:
-    """The folder `model`: what was trained, and the parts that were not, under their published names."""
-    recipe, prefix = context.recipe, PREFIXES["gpt"]
-    tensors = {**others, **_renamed(state.tensors, prefix), MEL_STATS: context.stats}
-    tensors.update(_renamed(state.tensors, prefix, "average."))  # where there is one, it speaks
-    rows = len(tensors[assignment.TEXT_ROWS[0]])
-    parts = tuple(part for part, own in PREFIXES.items() if any(name.startswith(own) for name in tensors))
-    is_published = model_folder.is_published(recipe.model.weights)
-    description = ModelDescription(SIZES[recipe.model.size], rows, recipe.audio.n_mels, parts, is_published)
-    folder = context.folder / model_folder.RUN_MODEL
-    shutil.rmtree(folder, ignore_errors=True)
-    is_bpe = recipe.text.tokenizer == "bpe"  # one of characters is not a vocab.json, and no other program reads it
-    model_folder.write_model_folder(folder, description, tensors, context.folder / TOKENIZER if is_bpe else None)
 
 
 def _is_over(state: TrainingState, total: int, early_stopping: int) -> bool:
@@ -361,88 +248,59 @@ def _is_over(state: TrainingState, total: int, early_stopping: int) -> bool:
     return state.step >= total or bool(stopped_early)
 
 
-def _begun(folder: Path) -> Optional[str]:
-    """With which shapes a run was begun that is in this folder, perhaps on another machine."""
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        return str(json.loads((folder / "plan.json").read_text(encoding="utf-8"))["mode"])
-    return None
-
-
-def _planned(recipe: Recipe, dataset: Dataset, workers: Optional[int] = None) -> Plan:
-    lengths = dataset.train.lengths
-    return plans.make_plan(
-        recipe, lengths.text, lengths.frames, dataset.tokenizer.size, count_reasons(dataset.rejected), workers
+def _make_loop(setup: StageSetup, journal: Journal, done: int) -> TrainingLoop:
+    """The loop of a stage, with its steps, checkpoints and monitor."""
+    context, name = setup.context, setup.stage.name
+    recipe, placement = context.recipe, context.placement
+    steps = TrainingSteps(
+        setup.trained,
+        setup.optimizer,
+        strategy=context.strategy,
+        placement=placement,
+        recipe=recipe,
+        jit_compile=recipe.train.jit_compile is True,
+        validation_shape=setup.held_out.shape if recipe.train.validate_every else None,
     )
+    functions = [*steps.functions, *setup.functions]
+    monitor = Monitor(
+        name,
+        journal,
+        traces=lambda: sum(function.traces for function in functions),
+        explain=lambda: "; ".join(function.report() for function in functions if function.retraces),
+        gauges=gauges(placement.model_devices[0]),
+        live=Live(name, setup.steps, done),
+        tensorboard=context.board,
+        facts={
+            "devices": {"features": ", ".join(placement.data_devices), "model": list(placement.model_devices)},
+            "mode": placement.mode,
+            "strategy": placement.strategy,
+            "tensorflow": compat.OFFERED.version,
+        },
+        log_every=recipe.train.log_every,
+        patience=recipe.train.most_skipped,
+    )
+    checkpoints = (Checkpoints if context.collectives.is_chief else NullCheckpoints)(
+        context.folder / name, recipe.train.keep_checkpoints, context.log
+    )
+    return TrainingLoop(setup=setup, steps=steps, checkpoints=checkpoints, monitor=monitor)
 
 
-def _record(folder: Path, recipe: Recipe, dataset: Dataset, plan: Plan) -> None:
-    """What the run is made from, beside what it makes."""
-    try:
-        files.write_text(folder / "recipe.toml", loading.dump_recipe(recipe))
-        files.write_text(folder / "plan.json", json.dumps(plan.as_json(), indent=2, ensure_ascii=False) + "\n")
-        write_rejected(folder / "rejected.csv", dataset.rejected)
-        dataset.tokenizer.save(folder / TOKENIZER)
-    except OSError as error:
-        raise RunError(f"{folder}: {error.strerror}; name another folder with --set run.folder=...") from None
+def write_model(context: TrainingContext, parts: Mapping[str, Tensors]) -> None:
+    """The folder `model`: the parts that were trained, and those that were published, under their published names."""
+    recipe = context.recipe
+    tensors: Dict[str, np.ndarray] = {**(context.published or {}), MEL_STATS: context.stats}
+    for part in parts.values():
+        tensors.update(part)
+    rows = len(tensors[assignment.TEXT_ROWS[0]])
+    names = tuple(part for part, prefix in PREFIXES.items() if any(name.startswith(prefix) for name in tensors))
+    is_published = model_folder.is_published(recipe.model.weights)
+    description = ModelDescription(SIZES[recipe.model.size], rows, recipe.audio.n_mels, names, is_published)
+    folder = context.folder / model_folder.RUN_MODEL
+    shutil.rmtree(folder, ignore_errors=True)
+    is_bpe = recipe.text.tokenizer == "bpe"  # one of characters is not a vocab.json, and no other program reads it
+    model_folder.write_model_folder(folder, description, tensors, context.folder / TOKENIZER if is_bpe else None)
 
 
-def _mel_stats(folder: Path, recipe: Recipe, part: Split, published: Optional[Tensors]) -> np.ndarray:
-    """What mels are divided by, a number a channel: published, or the size they have in some recordings."""
-    if published is not None:
-        return np.asarray(published[MEL_STATS], np.float32)
-    path = folder / "mel_stats.json"
-    spec, recordings = MelSpec.of(recipe.audio), Recordings(part, recipe.audio.sample_rate)
-    about = json_digest(recipe.as_tables()["audio"])  # and not the corpus: a codec keeps the scale it was trained with
-    with contextlib.suppress(OSError, ValueError, KeyError):
-        found = json.loads(path.read_text(encoding="utf-8"))
-        if found["about"] == about:
-            return np.array(found["stats"], np.float32)
-    squares, count = np.zeros(spec.n_mels), 0
-    for position in range(min(FEW, len(part.lengths))):
-        with contextlib.suppress(wav.AudioError):
-            mel = log_mel(recordings.wave(position), spec).astype(np.float64)
-            squares += np.square(mel).sum(axis=0)
-            count += len(mel)
-    stats = np.sqrt(squares / max(1, count)).astype(np.float32)
-    files.write_text(path, json.dumps({"about": about, "stats": [float(value) for value in stats]}) + "\n")
-    return stats
-
-
-def _published(recipe: Recipe) -> Optional[Tensors]:
-    """The weights a recipe starts from."""
-    if recipe.model.weights is None:
-        return None
-    model, tensors = model_folder.read_model_folder(recipe.model.weights)
-    size = SIZES[recipe.model.size]
-    if (model.size.gpt, model.size.codec) != (size.gpt, size.codec) or model.n_mels != recipe.audio.n_mels:
-        raise RunError(
-            f"model.weights: {recipe.model.weights} holds {model.size.gpt.layers} layers of {model.size.gpt.width},"
-            f' which is not model.size = "{recipe.model.size}"; write the size it was published with, such as "v2"'
-        )
-    if "codec" not in model.parts and "codec" not in recipe.run.stages:
-        raise RunError(f"model.weights: {recipe.model.weights} has no codec; import it with --dvae dvae.pth")
-    return tensors
-
-
-def _codec_of(context: TrainingContext, tensors: Optional[Tensors]) -> Tensors:
-    """The codec's tensors as published: those given, or of a stage that was trained in this folder before."""
-    if tensors is not None and any(name.startswith(PREFIXES["codec"]) for name in tensors):
-        return tensors
-    folder, collectives = context.folder, context.collectives
-    state = collectives.broadcast_state(Checkpoints(folder / "codec").newest() if collectives.is_chief else None)
-    if state is None or not state.counters["finished"]:
-        raise RunError(
-            f"the gpt stage needs a codec, and {folder} has no finished one; add codec to run.stages, or name"
-            " published weights in model.weights"
-        )
-    return _renamed(state.tensors, PREFIXES["codec"])
-
-
-def _renamed(tensors: Tensors, prefix: str, own: str = "model.") -> Dict[str, np.ndarray]:
-    """A checkpoint's weights under a published prefix."""
-    return {prefix + name[len(own) :]: tensor for name, tensor in tensors.items() if name.startswith(own)}
-
-
-def _written(folder: Path, cluster: Optional[Cluster], say: Log) -> ContextManager[Any]:
-    """The run's folder as this process's own; of several workers the chief has it."""
-    return RunLock(folder, say) if cluster is None or cluster.is_chief else contextlib.nullcontext()
+def _lock(folder: Path, cluster: Optional[Cluster], log: Log) -> ContextManager[Any]:
+    """The lock of the run's folder; of several workers the chief has it."""
+    return RunLock(folder, log) if cluster is None or cluster.is_chief else contextlib.nullcontext()

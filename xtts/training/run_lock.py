@@ -1,7 +1,11 @@
-"""One run, one folder: a run's folder comes in, and is this process's own until it ends, however it ends.
+"""The lock on a run's folder: only one process at a time trains there.
 
-The system holds the lock, not the file `run.lock`, which only names the holder: when a process is killed its lock is
-free at once, and nothing is to be cleared away. A child made by fork without exec shares the lock.
+The operating system holds the lock, and the file `run.lock` only names the holder: when a process is killed its lock
+is free at once, and nothing has to be cleaned up. A child made by fork without exec shares the lock.
+
+Not filelock: up to 3.16, the last release for Python 3.8, a refused process empties the lock file and with it the
+holder's name, and a file system without locks (ENOLCK, ENOSYS) looks locked for ever; version 4 there falls back to a
+lock file that outlives a killed process. Here such a run starts, with a warning.
 """
 
 import errno
@@ -17,52 +21,52 @@ import attrs
 from xtts.errors import XttsError
 
 NAME = "run.lock"
-HELD = {errno.EAGAIN, errno.EACCES}  # what POSIX and Windows answer when another process has the lock
+HELD = {errno.EAGAIN, errno.EACCES}  # from POSIX and Windows when another process has the lock
 
 if sys.platform == "win32":
     import msvcrt
 
-    BYTE = 2**30  # the one that is locked: past the text, because nobody else can read a locked byte
+    BYTE = 2**30  # the byte that is locked: past the text, because no other process can read a locked byte
 
-    def _hold(file: BinaryIO) -> None:
+    def _lock(file: BinaryIO) -> None:
         file.seek(BYTE)
         msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
 
 else:
     import fcntl
 
-    def _hold(file: BinaryIO) -> None:
+    def _lock(file: BinaryIO) -> None:
         fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 class LockError(XttsError):
-    """A folder that another run has, or that cannot be written."""
+    """The folder is in use by another run, or cannot be written."""
 
 
 @attrs.define(eq=False)
 class RunLock:
-    """`with RunLock(folder):` makes the folder if need be, and refuses one that another run has."""
+    """`with RunLock(folder):` creates the folder if needed, and raises `LockError` when another run is using it."""
 
     folder: Path
-    say: Callable[[str], None] = print
+    log: Callable[[str], None] = print
     _file: Optional[BinaryIO] = attrs.field(default=None, init=False)
 
     def __enter__(self) -> "RunLock":
         path = self.folder / NAME
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            file = path.open("a+b", buffering=0)  # "a": who is refused must not wipe the holder's name
+            file = path.open("a+b", buffering=0)  # "a": a refused process must not wipe the holder's name
         except OSError as error:
             raise LockError(f"{path}: {error.strerror}; name a folder that can be written in run.folder") from None
         try:
-            _hold(file)
+            _lock(file)
         except OSError as error:
             if error.errno in HELD:
                 with file:
-                    raise LockError(self._refusal(file)) from None
-            self.say(f"{path}: {error.strerror}, so nothing keeps a second run out of this folder; start none there.")
+                    raise LockError(self._in_use(file)) from None
+            self.log(f"{path}: {error.strerror}, so a second run in this folder is not refused; do not start one.")
         self._file = file
-        with suppress(OSError):  # on a full disk it is the lock that counts
+        with suppress(OSError):  # a full disk: the lock counts, the name does not
             file.truncate(0)
             file.write(f"process {os.getpid()} on {socket.gethostname()}\n".encode())
         return self
@@ -74,7 +78,7 @@ class RunLock:
             self._file.close()  # the file stays: removing it would let two runs lock two files of one name
             self._file = None
 
-    def _refusal(self, file: BinaryIO) -> str:
+    def _in_use(self, file: BinaryIO) -> str:
         file.seek(0)
         holder = file.read(1000).decode("utf-8", "replace").strip() or "another process"
         return f"{self.folder}: {holder} is running here; wait until it ends, stop it, or name another run folder"

@@ -21,7 +21,7 @@ from xtts.planning.shapes import Shape
 from xtts.recipe.schema import Recipe
 from xtts.training.optimizer import AdamW
 from xtts.training.placement import Placement
-from xtts.training.stages import Stage, StepPiece, trainable
+from xtts.training.stages.stage import StepPiece, TrainableModel, trainable_weights
 
 Tensor = Any  # tf.Tensor; TensorFlow brings no types
 
@@ -44,18 +44,19 @@ class TrainingSteps:
 
     def __init__(
         self,
-        stage: Stage,
+        stage: TrainableModel,
         optimizer: AdamW,
+        *,
         strategy: Any,
         placement: Placement,
         recipe: Recipe,
-        jit_compile: bool,
+        jit_compile: bool = False,
         validation_shape: Optional[Shape] = None,
     ) -> None:
         self._stage, self._optimizer, self._strategy = stage, optimizer, strategy
         self._placement, self._recipe = placement, recipe
         self._accumulated = recipe.train.gradient_accumulation_steps
-        self._variables = [weight.variable for weight in trainable(stage).values()]
+        self._variables = [weight.variable for weight in trainable_weights(stage).values()]
         self._scale = LOSS_SCALE.get(recipe.train.precision, 1.0)
         self._is_mirrored, self._share = placement.is_mirrored, placement.share
         self._jit = jit_compile

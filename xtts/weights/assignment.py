@@ -1,35 +1,37 @@
-"""Tensors as published into the variables of `xtts.model`, and out of them."""
+"""Load published tensors into the variables of `xtts.model`, and read them back in the published layout."""
 
 from typing import Any, Mapping
 
 import numpy as np
 
-from xtts.weights.layout import (
-    DIRECTION,
-    list_mismatches,
-)
-from xtts.weights.safetensors_file import Tensors, WeightsError
+from xtts.weights.layout import DIRECTION, list_mismatches
+from xtts.weights.safetensors_file import Tensors, WeightsError, release_pages
 
 TEXT_ROWS = ("gpt.text_embedding.weight", "gpt.text_head.weight", "gpt.text_head.bias")
 
 
 def load_weights(module: Any, tensors: Mapping[str, np.ndarray], prefix: str = "") -> None:
-    """Give a module of `xtts.model` its weights: those named `prefix` and then as the module says.
+    """Load the tensors whose names start with `prefix` into a module of `xtts.model`, after checking all of them.
 
-    All are checked before the first is given. Normed weights are folded where the module has them so.
+    A module that was built without a random generator gets its variables here, each in one copy of its tensor. Weight
+    normalisation is folded where the module has whole weights. What was read of a mapped file is released at once, so
+    that loading takes little more memory than the variables do.
     """
     wanted = module.weights()
-    mine = {name: tensor for name, tensor in tensors.items() if name.startswith(prefix)}
-    if any(name.endswith(DIRECTION) and name[len(prefix) :] not in wanted for name in mine):
+    own = {name: tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+    folded = own
+    if any(name.endswith(DIRECTION) and name[len(prefix) :] not in wanted for name in own):
         from xtts.weights.weight_norm import fold_weight_norm
 
-        mine = fold_weight_norm(mine)
-    mine = {name[len(prefix) :]: tensor for name, tensor in mine.items()}
-    assign_weights(wanted, mine, f"the weights of {type(module).__name__}", prefix)
+        folded = fold_weight_norm(own)
+    named = {name[len(prefix) :]: tensor for name, tensor in folded.items()}
+    assign_weights(wanted, named, f"the weights of {type(module).__name__}", prefix)
+    for tensor in own.values():
+        release_pages(tensor)
 
 
 def assign_weights(wanted: Mapping[str, Any], tensors: Mapping[str, np.ndarray], what: str, prefix: str = "") -> None:
-    """Give weights of `xtts.model.layers` tensors as published, by name; all are checked before one is given."""
+    """Assign published tensors to weights of `xtts.model.layers` by name, after checking all of them."""
     wrong = []
     for name, weight in wanted.items():
         if name not in tensors:
@@ -42,36 +44,36 @@ def assign_weights(wanted: Mapping[str, Any], tensors: Mapping[str, np.ndarray],
     if wrong:
         raise WeightsError(list_mismatches(f"{what} do not fit", wrong))
     for name, weight in wanted.items():
-        value = tensors[name].astype(weight.variable.dtype.as_numpy_dtype, copy=False)
-        weight.variable.assign(value if weight.axes is None else np.transpose(value, weight.axes))
+        weight.load(tensors[name])
+        release_pages(tensors[name])
 
 
 def published_value(weight: Any) -> np.ndarray:
-    """A weight's value as it is published."""
+    """A weight's value in its published layout."""
     value = np.asarray(weight.variable.numpy())
     return value if weight.axes is None else np.transpose(value, np.argsort(weight.axes))
 
 
 def published_weights(module: Any, prefix: str = "") -> Tensors:
-    """A module's weights as they are published: names after `prefix`, and layouts."""
+    """A module's weights by their published names, each starting with `prefix`, in their published layouts."""
     return {prefix + name: published_value(weight) for name, weight in module.weights().items()}
 
 
 def extend_vocabulary(tensors: Mapping[str, np.ndarray], count: int, random: np.random.Generator) -> Tensors:
-    """The tensors with rows for `count` text tokens; the rows that were there keep every bit.
+    """The tensors with rows for `count` text tokens; existing rows keep every bit.
 
-    A new row is the mean of the old ones plus noise of a tenth of their deviation, column by column, and a new bias is
-    their mean: to the model a new token is at first a middling old one, neither likely nor strange, and no two are
-    the same.
+    A new row is the mean of the existing ones plus noise of a tenth of their standard deviation, column by column, and
+    a new bias is their mean: at first a new token is an average one, neither likely nor unlikely, and no two are equal.
     """
     found = dict(tensors)
     for name in TEXT_ROWS:
         rows = found.get(name)
         if rows is None:
-            raise WeightsError(f"{name} is missing; the text vocabulary of a checkpoint with its gpt can be extended")
+            raise WeightsError(f"{name} is missing; only a checkpoint that has a gpt can get more text tokens")
         if count < len(rows):
             raise WeightsError(f"{name} has {len(rows):,} rows, more than {count:,}; a vocabulary can only grow")
-        mean, deviation = rows.mean(axis=0, dtype=np.float64), rows.std(axis=0, dtype=np.float64)
+        mean = rows.mean(axis=0, dtype=np.float64)
+        deviation = rows.std(axis=0, dtype=np.float64)
         noise = random.standard_normal((count - len(rows), *rows.shape[1:])) if rows.ndim > 1 else 0.0
         new = np.broadcast_to(mean + 0.1 * deviation * noise, (count - len(rows), *rows.shape[1:]))
         found[name] = np.concatenate([rows, new.astype(rows.dtype)])
@@ -79,5 +81,5 @@ def extend_vocabulary(tensors: Mapping[str, np.ndarray], count: int, random: np.
 
 
 def _is_constant(name: str) -> bool:
-    """Whether a published tensor is none that a module has: counters and tables that can be made anew."""
+    """Whether a published tensor is not a weight: counters and tables, which can be computed."""
     return name.endswith("num_batches_tracked") or name.startswith(("torch_spec.", "discrete_loss."))

@@ -1,9 +1,8 @@
-"""Weights under their published names: a checkpoint comes in, a model's folder goes out, and a file for others.
+"""Import a published checkpoint into a model folder.
 
-A folder holds `model.safetensors` (every tensor bit for bit as published: names, layouts, halves of normed weights),
-`model.json` (the sizes, found from the shapes) and, where it was given, `vocab.json`. `load_into` and `save_from` carry
-tensors into the modules of `xtts.model` and out of them, transposed to the layout that each wants. What does not fit
-is told in one list, and then nothing has been loaded or written.
+The folder holds `model.safetensors` (every tensor bit for bit as published: names, layouts, weight normalisation),
+`model.json` (the sizes, derived from the shapes) and, where it was given, `vocab.json`. Everything that does not fit is
+listed in one error, and then nothing has been written.
 """
 
 import json
@@ -17,11 +16,11 @@ from xtts.weights import safetensors_file, torch_file
 from xtts.weights.assignment import extend_vocabulary
 from xtts.weights.layout import MEL_STATS, PREFIXES, ModelDescription, describe_tensors, list_mismatches
 from xtts.weights.layout import published_name as published_name
-from xtts.weights.model_folder import PathLike, _check, _check_empty, _json, write_model_folder
+from xtts.weights.model_folder import PathLike, _check_empty, _check_layout, _read_json, write_model_folder
 from xtts.weights.safetensors_file import Tensors, WeightsError
-from xtts.weights.unpickling import Inert
+from xtts.weights.unpickling import Placeholder
 
-REQUIRED = ("gpt", "decoder", "speaker")  # of a published checkpoint; the codec is a file of its own
+REQUIRED = ("gpt", "decoder", "speaker")  # parts of a published checkpoint; the codec has a file of its own
 LICENCE = (
     "The published XTTS weights, v1 and v2, are under the Coqui Public Model License, for non-commercial use only.\n"
     "That holds for what is trained from them too; the licence of this program, Apache-2.0, does not change it."
@@ -30,12 +29,12 @@ LICENCE = (
 
 @attrs.frozen
 class Imported:
-    """What an import found and made."""
+    """The result of an import."""
 
     folder: Path
     model: ModelDescription
     tensors: int
-    ignored: int  # tensors that are no part of the model
+    ignored: int  # tensors that do not belong to the model
     added_rows: int  # of the text vocabulary
 
     def text(self) -> str:
@@ -46,13 +45,15 @@ class Imported:
             f"{self.model.size.codec.codes:,} codes",
         ]
         if not gpt.perceiver_layers:
-            lines.append("  no perceiver: an XTTS v1 can be exported, but neither trained nor spoken with; import a v2")
+            lines.append(
+                "  no perceiver: this is an XTTS v1, which can be exported, but not trained and not used; import a v2"
+            )
         if "codec" not in self.model.parts:
-            lines.append("  no codec: it can speak, but not train; import it with --dvae dvae.pth for that")
+            lines.append("  no codec: it can speak, but not be trained; for that, import it with --dvae dvae.pth")
         if self.ignored:
-            lines.append(f"  {self.ignored:,} tensors that are no part of the model were left out")
+            lines.append(f"  {self.ignored:,} tensors that do not belong to the model were left out")
         if self.added_rows:
-            lines.append(f"  {self.added_rows:,} rows were added for new text tokens; the old ones are as they were")
+            lines.append(f"  {self.added_rows:,} rows were added for new text tokens; the others are unchanged")
         return "\n".join([*lines, "", LICENCE])
 
 
@@ -66,14 +67,14 @@ def import_checkpoint(
     extend: bool = False,
     seed: int = 0,
 ) -> Imported:
-    """Make the folder `out` of a published checkpoint, or of a trainer's; .pth or .safetensors. Nothing in it is run.
+    """Import a published or a trainer's checkpoint, .pth or .safetensors, into a folder. Nothing in it is run.
 
-    `extend`: where the vocabulary has more tokens than the checkpoint, add rows for them.
+    `extend`: add rows for the tokens of the vocabulary that the checkpoint does not have.
     """
     out = Path(out)
     _check_empty(out)
-    tables = _read(model)
-    tensors, ignored = _tensors(_state(tables, model), model)
+    content = _read(model)
+    tensors, ignored = _tensors(_state(content, model), model)
     if dvae is not None:
         codec, more = _tensors(_state(_read(dvae), dvae), dvae)
         tensors = {name: tensor for name, tensor in tensors.items() if not name.startswith(PREFIXES["codec"])}
@@ -81,16 +82,16 @@ def import_checkpoint(
         ignored += more
     if mel_norms is not None:
         tensors[MEL_STATS] = _only_tensor(_read(mel_norms), mel_norms)
-    found = describe_tensors(tensors, _settings(tables, config))
+    found = describe_tensors(tensors, _settings(content, config))
     found = attrs.evolve(found, parts=tuple(part for part in PREFIXES if part in found.parts or part in REQUIRED))
-    _check(found, tensors, str(model))
+    _check_layout(found, tensors, str(model))
     before = found.text_tokens
     if vocab is not None:
         tokens = _vocabulary_size(Path(vocab))
         if tokens > before and not extend:
             raise WeightsError(
-                f"{vocab}: it has {tokens:,} tokens and the checkpoint rows for {before:,}; name the vocabulary that "
-                "the checkpoint was trained with, or add rows for the new tokens with --extend"
+                f"{vocab}: it has {tokens:,} tokens, but the checkpoint has rows for {before:,}; name the vocabulary "
+                "that the checkpoint was trained with, or add rows for the new tokens with --extend"
             )
         if tokens > before:
             tensors = extend_vocabulary(tensors, tokens, np.random.default_rng(seed))
@@ -100,7 +101,7 @@ def import_checkpoint(
 
 
 def _read(path: PathLike) -> Any:
-    """What is in a checkpoint's file, of either format."""
+    """The content of a checkpoint file of either format."""
     return (
         safetensors_file.read_safetensors(path)[0]
         if Path(path).suffix == ".safetensors"
@@ -108,16 +109,16 @@ def _read(path: PathLike) -> Any:
     )
 
 
-def _state(tables: Any, path: PathLike) -> Dict[Any, Any]:
-    """The table of tensors: the file's `model`, or all of it."""
-    state = tables.get("model", tables) if isinstance(tables, dict) else tables
+def _state(content: Any, path: PathLike) -> Dict[Any, Any]:
+    """The state dict: the file's `model`, or all of it."""
+    state = content.get("model", content) if isinstance(content, dict) else content
     if not isinstance(state, dict) or not any(isinstance(value, np.ndarray) for value in state.values()):
-        raise WeightsError(f"{path}: there is no table of tensors in it; name a checkpoint, such as model.pth")
+        raise WeightsError(f"{path}: there is no state dict in it; name a checkpoint, such as model.pth")
     return state
 
 
 def _tensors(state: Dict[Any, Any], path: PathLike) -> Tuple[Tensors, int]:
-    """The tensors that are a part of the model, by published names, and how many are not."""
+    """The tensors of the model by their published names, and how many others there are."""
     found: Tensors = {}
     wrong: List[str] = []
     ignored = 0
@@ -126,18 +127,18 @@ def _tensors(state: Dict[Any, Any], path: PathLike) -> Tuple[Tensors, int]:
         if name is None:
             ignored += 1
         elif not isinstance(value, np.ndarray) or not isinstance(key, str):
-            wrong.append(f"{key!a}: is {_kind_of(value)}, expected a tensor under a name")
+            wrong.append(f"{key!a}: is {_describe_type(value)}, expected a tensor under a name")
         elif name in found:
             wrong.append(f"{key}: is there twice, as {name}")
         else:
             found[name] = value
     if wrong:
-        raise WeightsError(list_mismatches(f"{path}: what it holds are not all tensors", wrong))
+        raise WeightsError(list_mismatches(f"{path}: not everything in it is a tensor", wrong))
     return found, ignored
 
 
-def _kind_of(value: Any) -> str:
-    return f"of the kind {value.name}" if isinstance(value, Inert) else type(value).__name__
+def _describe_type(value: Any) -> str:
+    return f"of type {value.name}" if isinstance(value, Placeholder) else type(value).__name__
 
 
 def _prefixed(name: str, prefix: str) -> str:
@@ -145,40 +146,40 @@ def _prefixed(name: str, prefix: str) -> str:
 
 
 def _only_tensor(value: Any, path: PathLike) -> np.ndarray:
-    """The tensor of a file that holds one, alone or in a table."""
+    """The tensor of a file that holds a single one, alone or in a dict."""
     values = list(value.values()) if isinstance(value, dict) else [value]
     if len(values) != 1 or not isinstance(values[0], np.ndarray):
-        raise WeightsError(f"{path}: there is not one tensor in it; name the file of mel norms, mel_norms.pth")
+        raise WeightsError(f"{path}: it does not hold exactly one tensor; name the file of mel norms, mel_norms.pth")
     return values[0]
 
 
-def _settings(tables: Any, config: Optional[PathLike]) -> Dict[str, Any]:
-    """What a Coqui config says of the model: that of a file, or the one a checkpoint has within it."""
-    within = tables.get("config") if isinstance(tables, dict) and "model" in tables else None
-    settings = _json(Path(config)) if config is not None else within
-    if isinstance(settings, str):  # some trainers store the text of it
+def _settings(content: Any, config: Optional[PathLike]) -> Dict[str, Any]:
+    """The `model_args` of a Coqui config: of a file, or of the config inside a checkpoint."""
+    within = content.get("config") if isinstance(content, dict) and "model" in content else None
+    settings = _read_json(Path(config)) if config is not None else within
+    if isinstance(settings, str):  # some trainers store it as JSON text
         try:
             settings = json.loads(settings)
         except (ValueError, RecursionError):
             settings = None
-    settings = _table(settings)
-    return _table(settings.get("model_args", settings))
+    settings = _as_dict(settings)
+    return _as_dict(settings.get("model_args", settings))
 
 
-def _table(value: Any) -> Dict[str, Any]:
-    """A table, be it one or a config's object that was not made."""
-    value = value.state if isinstance(value, Inert) else value
+def _as_dict(value: Any) -> Dict[str, Any]:
+    """A dict, or the state of a config object that was not created."""
+    value = value.state if isinstance(value, Placeholder) else value
     return value if isinstance(value, dict) else {}
 
 
 def _vocabulary_size(path: Path) -> int:
-    """Rows that a vocabulary wants: one more than its highest token."""
-    table = _json(path)
+    """Rows that a vocabulary needs: one more than its highest token."""
+    table = _read_json(path)
     try:
         tokens = list(table["model"]["vocab"].values())
         tokens += [token["id"] for token in table.get("added_tokens", [])]
         if not tokens or not all(type(token) is int and 0 <= token < 2**24 for token in tokens):
             raise ValueError
     except (AttributeError, KeyError, TypeError, ValueError):
-        raise WeightsError(f"{path}: there is no vocabulary in it; name a vocab.json as XTTS publishes it") from None
+        raise WeightsError(f"{path}: there is no vocabulary in it; name a vocab.json as published with XTTS") from None
     return int(max(tokens)) + 1

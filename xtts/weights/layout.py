@@ -1,8 +1,8 @@
-"""The published names: a model's sizes come in, the name and shape of each of its tensors go out; and back.
+"""The names and shapes of a model's published tensors, and the sizes of a model from its tensors.
 
-Names and shapes are those of a published `model.pth`; the codec, there a file of its own, has the prefix `dvae.` that
-trainers give it. `describe` finds the sizes from tensors alone: each by the votes of all that tell it, so that one
-broken tensor is named as broken, and does not make all the others look so.
+Names and shapes are those of a published `model.pth`; the codec, published as a file of its own, has the prefix `dvae.`
+that trainers give it. `describe_tensors` derives each size by a majority vote of the shapes that depend on it, so that
+one broken tensor is reported as broken, and not all the others.
 """
 
 import re
@@ -25,31 +25,31 @@ PREFIXES = {  # of the parts
     "codec": "dvae.",
 }
 MEL_STATS = "mel_stats"
-SCALE, DIRECTION = ".parametrizations.weight.original0", ".parametrizations.weight.original1"  # of a normed weight
-OLDER = {".weight_g": SCALE, ".weight_v": DIRECTION}  # as weight normalisation was spelled before
+SCALE, DIRECTION = ".parametrizations.weight.original0", ".parametrizations.weight.original1"  # of weight normalisation
+OLDER = {".weight_g": SCALE, ".weight_v": DIRECTION}  # the older spelling
 NORMED = re.compile(re.escape(PREFIXES["decoder"]) + r"(ups\.\d+|resblocks\.\d+\.convs[12]\.\d+)\.weight")
-# What checkpoints carry beside the model: copies for inference, buffers of older libraries, the trainer's features.
+# What checkpoints contain besides the model: copies for inference, buffers of older libraries, the trainer's features.
 IGNORED = re.compile(
     r"gpt\.gpt_inference\.|gpt\.gpt\.wte\.weight$|gpt\.gpt\.h\.\d+\.attn\.(masked_)?bias$"
     r"|torch_mel_spectrogram_(style_encoder|dvae)\."
 )
-LOSS_WINDOW = 100  # steps of which the published codec counts its codes
-HEAD_WIDTH = 64  # of published models; shapes do not tell it
+LOSS_WINDOW = 100  # steps over which the published codec counts its codes
+HEAD_WIDTH = 64  # of published models; it does not show in shapes
 
 
 @attrs.frozen
 class ModelDescription:
-    """What tensors say a model is."""
+    """A model as its tensors describe it."""
 
     size: ModelSize
     text_tokens: int
     n_mels: int = 80
-    parts: Tuple[str, ...] = tuple(PREFIXES)  # that are there
-    is_published: bool = True  # or was trained from what is; False: from nothing, by a run
+    parts: Tuple[str, ...] = tuple(PREFIXES)  # that it has
+    is_published: bool = True  # or trained from published weights; False: trained from scratch
 
 
 def tensor_shapes(model: ModelDescription) -> Dict[str, Shape]:
-    """Every tensor that must be there."""
+    """The name and shape of every tensor that the model must have."""
     size = model.size
     audio_tokens = size.codec.audio_tokens
     makers = {
@@ -65,7 +65,7 @@ def tensor_shapes(model: ModelDescription) -> Dict[str, Shape]:
 
 
 def constants(model: ModelDescription) -> Dict[str, np.ndarray]:
-    """Tensors that are no weights, which the public implementation wants nevertheless: fresh ones."""
+    """Tensors that are not weights but that the public implementation expects, with their initial values."""
     found: Dict[str, np.ndarray] = {}
     if "speaker" in model.parts:
         prefix = PREFIXES["speaker"]
@@ -84,7 +84,7 @@ def constants(model: ModelDescription) -> Dict[str, np.ndarray]:
 
 
 def published_name(name: str) -> Optional[str]:
-    """The name in today's spelling, without a trainer's prefix; None: not a part of the model."""
+    """The name in the current spelling, without a trainer's prefix; None: does not belong to the model."""
     name = name[len("xtts.") :] if name.startswith("xtts.") else name
     for old, new in OLDER.items():
         if name.endswith(old):
@@ -93,16 +93,18 @@ def published_name(name: str) -> Optional[str]:
 
 
 def layout_problems(model: ModelDescription, tensors: Mapping[str, np.ndarray]) -> List[str]:
-    """Every tensor that is missing, misshapen or surplus, with the shape it has and the one it should have."""
+    """Every tensor that is missing, misshapen or surplus, with its shape and the expected one."""
     wanted = tensor_shapes(model)
     for name in [name for name in wanted if name.endswith(DIRECTION)]:
         stem = name[: -len(DIRECTION)]
-        if stem + ".weight" in tensors and name not in tensors and stem + SCALE not in tensors:  # it is folded
+        if (
+            stem + ".weight" in tensors and name not in tensors and stem + SCALE not in tensors
+        ):  # weight normalisation was folded
             wanted[stem + ".weight"] = wanted.pop(name)
             del wanted[stem + SCALE]
     allowed = {name: value.shape for name, value in constants(model).items()}
     found = []
-    for part, prefix in PREFIXES.items():  # one line for a part that is not there at all
+    for part, prefix in PREFIXES.items():  # one line for a part that is missing as a whole
         names = [name for name in wanted if name.startswith(prefix)]
         if names and not any(name in tensors for name in names):
             found.append(f"{prefix}*: all {len(names):,} tensors of the {part} are missing")
@@ -124,22 +126,22 @@ def layout_problems(model: ModelDescription, tensors: Mapping[str, np.ndarray]) 
 
 
 def describe_tensors(tensors: Mapping[str, np.ndarray], settings: Mapping[str, Any]) -> ModelDescription:
-    """The model whose tensors these are. `settings` is what a Coqui config says of it (`model_args`), as far as known.
+    """The description of the model that the tensors belong to. `settings`: the `model_args` of a Coqui config, if any.
 
-    Shapes do not tell the number of heads: without settings they are 64 wide, as in every published model.
+    The number of heads does not show in shapes: without settings a head is 64 wide, as in every published model.
     """
-    look = _Look(tensors)
-    n_mels = look.size("gpt.conditioning_encoder.init.weight 1", "mel_stats 0", default=80)
-    parts = tuple(part for part, prefix in PREFIXES.items() if look.has(prefix))
-    text_tokens = look.size("gpt.text_embedding.weight 0", "gpt.text_head.weight 0", "gpt.text_head.bias 0")
+    shapes = _Shapes(tensors)
+    n_mels = shapes.size("gpt.conditioning_encoder.init.weight 1", "mel_stats 0", default=80)
+    parts = tuple(part for part, prefix in PREFIXES.items() if shapes.has(prefix))
+    text_tokens = shapes.size("gpt.text_embedding.weight 0", "gpt.text_head.weight 0", "gpt.text_head.bias 0")
     size = ModelSize(
-        _describe_gpt(look, settings), _describe_codec(look), _describe_speaker(look), _describe_decoder(look)
+        _describe_gpt(shapes, settings), _describe_codec(shapes), _describe_speaker(shapes), _describe_decoder(shapes)
     )
     return ModelDescription(size, text_tokens, n_mels, parts)
 
 
-class _Look:
-    """Tensors, asked for their sizes."""
+class _Shapes:
+    """The shapes of tensors, from which sizes are derived."""
 
     def __init__(self, tensors: Mapping[str, np.ndarray]) -> None:
         self.shapes = {name: tensor.shape for name, tensor in tensors.items()}
@@ -147,18 +149,18 @@ class _Look:
     def has(self, prefix: str) -> bool:
         return any(name.startswith(prefix) for name in self.shapes)
 
-    def size(self, *places: str, default: int = 1) -> int:
-        """What most of the places, "name axis", say; an axis may be followed by what is to be taken off."""
+    def size(self, *dimensions: str, default: int = 1) -> int:
+        """A majority vote of dimensions, each given as "name axis" or "name axis subtrahend"."""
         votes: List[int] = []
-        for place in places:
-            name, axis, *less = place.split()
+        for dimension in dimensions:
+            name, axis, *subtrahends = dimension.split()
             shape = self.shapes.get(name, ())
             if len(shape) > int(axis):
-                votes.append(shape[int(axis)] - sum(map(int, less)))
+                votes.append(shape[int(axis)] - sum(map(int, subtrahends)))
         return max(Counter(votes).most_common(1)[0][0], 1) if votes else default
 
     def count(self, prefix: str) -> int:
-        """How many numbered parts there are: to the last number, if not far more are missing than there."""
+        """How many numbered parts there are: up to the last number, unless far more are missing than present."""
         numbers = {
             int(match.group(1))
             for match in (re.match(re.escape(prefix) + r"(\d{1,6})\.", name) for name in self.shapes)
@@ -167,9 +169,9 @@ class _Look:
         return min(max(numbers) + 1, 2 * len(numbers) + 8) if numbers else 0
 
 
-def _describe_gpt(look: _Look, settings: Mapping[str, Any]) -> GptSize:
+def _describe_gpt(shapes: _Shapes, settings: Mapping[str, Any]) -> GptSize:
     blocks = "gpt.gpt.h."
-    width = look.size(
+    width = shapes.size(
         "gpt.final_norm.weight 0",
         "gpt.gpt.ln_f.weight 0",
         "gpt.text_embedding.weight 1",
@@ -177,29 +179,29 @@ def _describe_gpt(look: _Look, settings: Mapping[str, Any]) -> GptSize:
         "gpt.mel_head.weight 1",
         default=SIZES["v2"].gpt.width,
     )
-    heads = _count_in(settings, "gpt_n_heads")
-    prompt = _count_in(settings, "gpt_max_prompt_tokens")
+    heads = _positive_integer(settings, "gpt_n_heads")
+    prompt = _positive_integer(settings, "gpt_max_prompt_tokens")
     perceiver = "gpt.conditioning_perceiver.layers."
-    inner = look.size(f"{perceiver}0.0.to_q.weight 0", f"{perceiver}0.0.to_out.weight 1", default=8 * HEAD_WIDTH)
+    inner = shapes.size(f"{perceiver}0.0.to_q.weight 0", f"{perceiver}0.0.to_out.weight 1", default=8 * HEAD_WIDTH)
     defaults = SIZES["v2"].gpt
     return GptSize(
-        layers=look.count(blocks),
+        layers=shapes.count(blocks),
         width=width,
         heads=heads or max(1, width // HEAD_WIDTH),
-        conditioning_blocks=look.count("gpt.conditioning_encoder.attn."),
-        perceiver_layers=look.count(perceiver),
+        conditioning_blocks=shapes.count("gpt.conditioning_encoder.attn."),
+        perceiver_layers=shapes.count(perceiver),
         perceiver_heads=max(1, inner // HEAD_WIDTH),
         perceiver_head_width=HEAD_WIDTH,
-        text_positions=look.size("gpt.text_pos_embedding.emb.weight 0 2", default=defaults.text_positions),
-        audio_positions=look.size("gpt.mel_pos_embedding.emb.weight 0 3", default=defaults.audio_positions),
+        text_positions=shapes.size("gpt.text_pos_embedding.emb.weight 0 2", default=defaults.text_positions),
+        audio_positions=shapes.size("gpt.mel_pos_embedding.emb.weight 0 3", default=defaults.audio_positions),
         prompt_positions=prompt or defaults.prompt_positions,
     )
 
 
-def _describe_codec(look: _Look) -> CodecSize:
-    """Of the codec's own tensors; where it is not there, as published, with the codes that the transformer has."""
+def _describe_codec(shapes: _Shapes) -> CodecSize:
+    """From the codec's own tensors; without a codec: the published size, with as many codes as the transformer has."""
     default = SIZES["v2"].codec
-    codes = look.size(
+    codes = shapes.size(
         "dvae.codebook.cluster_size 0",
         "dvae.codebook.embed 1",
         "dvae.codebook.embed_avg 1",
@@ -208,70 +210,71 @@ def _describe_codec(look: _Look) -> CodecSize:
         "gpt.mel_head.bias 0 2",
     )
     return CodecSize(
-        hidden=look.size("dvae.encoder.0.0.weight 0", "dvae.encoder.0.0.bias 0", default=default.hidden),
-        code_width=look.size("dvae.codebook.embed 0", "dvae.codebook.embed_avg 0", default=default.code_width),
+        hidden=shapes.size("dvae.encoder.0.0.weight 0", "dvae.encoder.0.0.bias 0", default=default.hidden),
+        code_width=shapes.size("dvae.codebook.embed 0", "dvae.codebook.embed_avg 0", default=default.code_width),
         codes=codes,
-        blocks=max(0, look.count("dvae.encoder.") - 3) if look.has("dvae.") else default.blocks,
-        kernel=look.size("dvae.encoder.0.0.weight 2", "dvae.encoder.1.0.weight 2", default=default.kernel),
+        blocks=max(0, shapes.count("dvae.encoder.") - 3) if shapes.has("dvae.") else default.blocks,
+        kernel=shapes.size("dvae.encoder.0.0.weight 2", "dvae.encoder.1.0.weight 2", default=default.kernel),
     )
 
 
-def _describe_speaker(look: _Look) -> SpeakerSize:
+def _describe_speaker(shapes: _Shapes) -> SpeakerSize:
     default, prefix = SIZES["v2"].speaker, PREFIXES["speaker"]
-    if not look.has(prefix):
+    if not shapes.has(prefix):
         return default
     stages = range(1, 1 + len(default.filters))
     filters = tuple(
-        look.size(f"{prefix}layer{stage}.0.conv1.weight 0", f"{prefix}layer{stage}.0.bn1.weight 0") for stage in stages
+        shapes.size(f"{prefix}layer{stage}.0.conv1.weight 0", f"{prefix}layer{stage}.0.bn1.weight 0")
+        for stage in stages
     )
-    channels = look.size(f"{prefix}attention.3.weight 0", f"{prefix}attention.3.bias 0")
+    channels = shapes.size(f"{prefix}attention.3.weight 0", f"{prefix}attention.3.bias 0")
     return SpeakerSize(
-        blocks=tuple(look.count(f"{prefix}layer{stage}.") for stage in stages),
+        blocks=tuple(shapes.count(f"{prefix}layer{stage}.") for stage in stages),
         filters=filters,
-        width=look.size(f"{prefix}fc.weight 0", f"{prefix}fc.bias 0"),
+        width=shapes.size(f"{prefix}fc.weight 0", f"{prefix}fc.bias 0"),
         mels=max(8, channels * 8 // filters[-1]),
-        attention=look.size(f"{prefix}attention.0.weight 0", f"{prefix}attention.0.bias 0"),
+        attention=shapes.size(f"{prefix}attention.0.weight 0", f"{prefix}attention.0.bias 0"),
     )
 
 
-def _describe_decoder(look: _Look) -> DecoderSize:
+def _describe_decoder(shapes: _Shapes) -> DecoderSize:
     default, prefix = SIZES["v2"].decoder, PREFIXES["decoder"]
-    if not look.has(prefix):
+    if not shapes.has(prefix):
         return default
-    ups = look.count(f"{prefix}ups.")
-    per_up = look.count(f"{prefix}resblocks.") // max(ups, 1)
-    dilations = look.count(f"{prefix}resblocks.0.convs1.")
+    ups = shapes.count(f"{prefix}ups.")
+    per_up = shapes.count(f"{prefix}resblocks.") // max(ups, 1)
+    dilations = shapes.count(f"{prefix}resblocks.0.convs1.")
 
     def kernel(default: int, *layers: str) -> int:
-        """What most of the layers have; `default` where all of them are missing."""
+        """The kernel size of most of the layers; `default` where all of them are missing."""
         ends = (DIRECTION, ".weight")
-        return look.size(*(f"{prefix}{layer}{end} 2" for layer in layers for end in ends), default=default)
+        return shapes.size(*(f"{prefix}{layer}{end} 2" for layer in layers for end in ends), default=default)
 
     usual = (*default.kernels, *([4] * ups))
     kernels = tuple(kernel(usual[up], f"ups.{up}") for up in range(ups))
     blocks = [[f"resblocks.{up * per_up + place}.convs1.0" for up in range(ups)] for place in range(per_up)]
     return DecoderSize(
-        width=look.size(f"{prefix}conv_pre.weight 0", f"{prefix}conv_pre.bias 0", f"{prefix}cond_layer.weight 0"),
-        upsampling=tuple(max(1, kernel // 2) for kernel in kernels),  # as in every HiFi-GAN that was published
+        width=shapes.size(f"{prefix}conv_pre.weight 0", f"{prefix}conv_pre.bias 0", f"{prefix}cond_layer.weight 0"),
+        upsampling=tuple(max(1, kernel // 2) for kernel in kernels),  # as in every published HiFi-GAN
         kernels=kernels,
         block_kernels=tuple(kernel(3, *alike) for alike in blocks),
-        dilations=tuple(1 + 2 * place for place in range(dilations)),  # 1, 3, 5: shapes do not tell them
+        dilations=tuple(1 + 2 * place for place in range(dilations)),  # 1, 3, 5: they do not show in shapes
     )
 
 
-def _count_in(settings: Mapping[str, Any], key: str) -> Optional[int]:
+def _positive_integer(settings: Mapping[str, Any], key: str) -> Optional[int]:
     value = settings.get(key)
     return value if type(value) is int and value > 0 else None
 
 
 def _gpt(size: GptSize, text_tokens: int, audio_tokens: int, n_mels: int) -> Named:
     width, inner = size.width, size.perceiver_heads * size.perceiver_head_width
-    yield from _dense("conditioning_encoder.init", width, n_mels, 1)
+    yield from _affine("conditioning_encoder.init", width, n_mels, 1)
     for block in range(size.conditioning_blocks):
         path = f"conditioning_encoder.attn.{block}."
         yield from _norm(path + "norm", width)
-        yield from _dense(path + "qkv", 3 * width, width, 1)
-        yield from _dense(path + "proj_out", width, width, 1)
+        yield from _affine(path + "qkv", 3 * width, width, 1)
+        yield from _affine(path + "proj_out", width, width, 1)
     if size.perceiver_layers:  # XTTS v1 has none
         yield "conditioning_perceiver.latents", (LATENTS, width)
         yield "conditioning_perceiver.norm.gamma", (width,)
@@ -281,8 +284,8 @@ def _gpt(size: GptSize, text_tokens: int, audio_tokens: int, n_mels: int) -> Nam
         yield path + "0.to_q.weight", (inner, width)
         yield path + "0.to_kv.weight", (2 * inner, width)
         yield path + "0.to_out.weight", (width, inner)
-        yield from _dense(path + "1.0", 2 * hidden, width)
-        yield from _dense(path + "1.2", width, hidden)
+        yield from _affine(path + "1.0", 2 * hidden, width)
+        yield from _affine(path + "1.2", width, hidden)
     for layer in range(size.layers):
         path = f"gpt.h.{layer}."
         yield from _norm(path + "ln_1", width)
@@ -293,7 +296,7 @@ def _gpt(size: GptSize, text_tokens: int, audio_tokens: int, n_mels: int) -> Nam
             ("mlp.c_fc", width, 4 * width),
             ("mlp.c_proj", 4 * width, width),
         ):
-            yield f"{path}{name}.weight", (inputs, outputs)  # as GPT-2 has it
+            yield f"{path}{name}.weight", (inputs, outputs)  # as in GPT-2
             yield f"{path}{name}.bias", (outputs,)
     yield from _norm("gpt.ln_f", width)
     yield from _norm("final_norm", width)
@@ -303,23 +306,23 @@ def _gpt(size: GptSize, text_tokens: int, audio_tokens: int, n_mels: int) -> Nam
     ):
         yield f"{kind}_embedding.weight", (tokens, width)
         yield f"{kind}_pos_embedding.emb.weight", (positions, width)
-        yield from _dense(f"{kind}_head", tokens, width)
+        yield from _affine(f"{kind}_head", tokens, width)
 
 
 def _codec(size: CodecSize, n_mels: int) -> Named:
     hidden, wide, kernel = size.hidden, 2 * size.hidden, size.kernel
-    yield from _dense("encoder.0.0", hidden, n_mels, kernel)
-    yield from _dense("encoder.1.0", wide, hidden, kernel)
-    yield from _dense("decoder.0", wide, size.code_width, 1)
+    yield from _affine("encoder.0.0", hidden, n_mels, kernel)
+    yield from _affine("encoder.1.0", wide, hidden, kernel)
+    yield from _affine("decoder.0", wide, size.code_width, 1)
     for block in range(size.blocks):
         for path in (f"encoder.{2 + block}.net.", f"decoder.{1 + block}.net."):
-            yield from _dense(path + "0", wide, wide, kernel)
-            yield from _dense(path + "2", wide, wide, kernel)
-            yield from _dense(path + "4", wide, wide, 1)
-    yield from _dense(f"encoder.{2 + size.blocks}", size.code_width, wide, 1)
-    yield from _dense(f"decoder.{1 + size.blocks}.0.conv", wide, wide, kernel)
-    yield from _dense(f"decoder.{2 + size.blocks}.0.conv", hidden, wide, kernel)
-    yield from _dense(f"decoder.{3 + size.blocks}", n_mels, hidden, 1)
+            yield from _affine(path + "0", wide, wide, kernel)
+            yield from _affine(path + "2", wide, wide, kernel)
+            yield from _affine(path + "4", wide, wide, 1)
+    yield from _affine(f"encoder.{2 + size.blocks}", size.code_width, wide, 1)
+    yield from _affine(f"decoder.{1 + size.blocks}.0.conv", wide, wide, kernel)
+    yield from _affine(f"decoder.{2 + size.blocks}.0.conv", hidden, wide, kernel)
+    yield from _affine(f"decoder.{3 + size.blocks}", n_mels, hidden, 1)
     yield "codebook.embed", (size.code_width, size.codes)
     yield "codebook.embed_avg", (size.code_width, size.codes)
     yield "codebook.cluster_size", (size.codes,)
@@ -327,7 +330,7 @@ def _codec(size: CodecSize, n_mels: int) -> Named:
 
 def _speaker(size: SpeakerSize) -> Named:
     before = size.filters[0]
-    yield from _dense("conv1", before, 1, 3, 3)
+    yield from _affine("conv1", before, 1, 3, 3)
     yield from _batch_norm("bn1", before)
     for stage, (blocks, filters) in enumerate(zip(size.blocks, size.filters), 1):
         for block in range(blocks):
@@ -336,36 +339,36 @@ def _speaker(size: SpeakerSize) -> Named:
             yield path + "conv2.weight", (filters, filters, 3, 3)
             yield from _batch_norm(path + "bn1", filters)
             yield from _batch_norm(path + "bn2", filters)
-            yield from _dense(path + "se.fc.0", filters // 8, filters)
-            yield from _dense(path + "se.fc.2", filters, filters // 8)
+            yield from _affine(path + "se.fc.0", filters // 8, filters)
+            yield from _affine(path + "se.fc.2", filters, filters // 8)
             if block == 0 and stage > 1:
                 yield path + "downsample.0.weight", (filters, before, 1, 1)
                 yield from _batch_norm(path + "downsample.1", filters)
             before = filters
     channels = before * size.mels // 8  # three strided stages halve the mels
-    yield from _dense("attention.0", size.attention, channels, 1)
+    yield from _affine("attention.0", size.attention, channels, 1)
     yield from _batch_norm("attention.2", size.attention)
-    yield from _dense("attention.3", channels, size.attention, 1)
-    yield from _dense("fc", size.width, 2 * channels)
+    yield from _affine("attention.3", channels, size.attention, 1)
+    yield from _affine("fc", size.width, 2 * channels)
 
 
 def _decoder(size: DecoderSize, latent_width: int, speaker_width: int) -> Named:
-    yield from _dense("conv_pre", size.width, latent_width, 7)
-    yield from _dense("cond_layer", size.width, speaker_width, 1)
+    yield from _affine("conv_pre", size.width, latent_width, 7)
+    yield from _affine("cond_layer", size.width, speaker_width, 1)
     width = size.width
     for up, kernel in enumerate(size.kernels):
         half = width // 2
-        yield from _normed(f"ups.{up}", (width, half, kernel), half)  # transposed: [in, out, kernel]
-        yield from _dense(f"conds.{up}", half, speaker_width, 1)
+        yield from _weight_normed(f"ups.{up}", (width, half, kernel), half)  # transposed: [in, out, kernel]
+        yield from _affine(f"conds.{up}", half, speaker_width, 1)
         for place, block_kernel in enumerate(size.block_kernels, up * len(size.block_kernels)):
             for dilation in range(len(size.dilations)):
                 for convs in ("convs1", "convs2"):
-                    yield from _normed(f"resblocks.{place}.{convs}.{dilation}", (half, half, block_kernel), half)
+                    yield from _weight_normed(f"resblocks.{place}.{convs}.{dilation}", (half, half, block_kernel), half)
         width = half
     yield "conv_post.weight", (1, width, 7)
 
 
-def _dense(path: str, outputs: int, *inputs: int) -> Named:
+def _affine(path: str, outputs: int, *inputs: int) -> Named:
     yield f"{path}.weight", (outputs, *inputs)
     yield f"{path}.bias", (outputs,)
 
@@ -380,12 +383,13 @@ def _batch_norm(path: str, width: int) -> Named:
         yield f"{path}.{name}", (width,)
 
 
-def _normed(path: str, shape: Shape, outputs: int) -> Named:
-    """A convolution under weight normalisation: a scale for each of the first axis, and a direction."""
+def _weight_normed(path: str, shape: Shape, outputs: int) -> Named:
+    """A convolution with weight normalisation: a scale for each entry of the first axis, and a direction."""
     yield path + SCALE, (shape[0],) + (1,) * (len(shape) - 1)
     yield path + DIRECTION, shape
     yield f"{path}.bias", (outputs,)
 
 
 def list_mismatches(what: str, wrong: List[str]) -> str:
+    """An error message with a line for each mismatch."""
     return "\n".join([f"{what}; nothing was loaded. {len(wrong):,} do not fit:", *(f"  {line}" for line in wrong)])

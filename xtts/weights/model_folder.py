@@ -1,4 +1,4 @@
-"""The folder of a model: tensors, sizes and vocabulary."""
+"""A model folder: tensors, sizes and vocabulary."""
 
 import json
 import os
@@ -14,55 +14,50 @@ from xtts.weights.layout import ModelDescription, layout_problems, list_mismatch
 from xtts.weights.safetensors_file import Tensors, WeightsError
 
 MODEL, SIZES, VOCAB = "model.safetensors", "model.json", "vocab.json"
-
-
-RUN_MODEL = "model"  # where a run keeps its model
-
-
-LARGEST_JSON = 100_000_000  # bytes
-
+RUN_MODEL = "model"  # subfolder of a run
+MAX_JSON_BYTES = 100_000_000
 
 PathLike = Union[str, Path]
 
 
 def read_model_folder(folder: PathLike) -> Tuple[ModelDescription, Tensors]:
-    """A folder's sizes and tensors, checked against each other."""
-    path, model = _described(folder)
+    """A folder's model description and its tensors, checked against each other."""
+    path, model = _read_description(folder)
     tensors, _ = safetensors_file.read_safetensors(path.with_name(MODEL))
-    _check(model, tensors, str(path.with_name(MODEL)))
+    _check_layout(model, tensors, str(path.with_name(MODEL)))
     return model, tensors
 
 
 def is_published(folder: Optional[PathLike]) -> bool:
-    """Whether a run that starts from a folder's weights, or from none, starts from published ones."""
-    return folder is not None and _described(folder)[1].is_published
+    """Whether a folder holds published weights, or a model trained from them; None: no folder, so not."""
+    return folder is not None and _read_description(folder)[1].is_published
 
 
-def _described(folder: PathLike) -> Tuple[Path, ModelDescription]:
-    """What a folder says of its model, and in which file."""
+def _read_description(folder: PathLike) -> Tuple[Path, ModelDescription]:
+    """The path of a folder's model description, and the description."""
     folder = Path(folder)
     if not folder.is_dir():
-        raise WeightsError(f"{folder}: there is no such folder; name one that an import or a run has made")
+        raise WeightsError(f"{folder}: there is no such folder; name that of a run or of an import")
     if not (folder / SIZES).exists() and (folder / RUN_MODEL).is_dir():
         folder = folder / RUN_MODEL
     path = folder / SIZES
     try:
         from cattrs import Converter
 
-        return path, Converter(forbid_extra_keys=True).structure(_json(path), ModelDescription)
+        return path, Converter(forbid_extra_keys=True).structure(_read_json(path), ModelDescription)
     except WeightsError:
         raise
-    except Exception:  # whatever a converter makes of what a table may hold
-        raise WeightsError(f"{path}: this does not state a model's sizes; import the checkpoint anew") from None
+    except Exception:  # cattrs raises many kinds
+        raise WeightsError(f"{path}: this is not a model description; import the checkpoint again") from None
 
 
 def write_model_folder(
     folder: PathLike, model: ModelDescription, tensors: Mapping[str, np.ndarray], vocab: Optional[PathLike] = None
 ) -> None:
-    """Make a model's folder, which must not be there yet or be empty; whole or not at all."""
+    """Write a model folder, which must be new or empty; complete or not at all."""
     folder = Path(folder)
     _check_empty(folder)
-    _check(model, tensors, str(folder))
+    _check_layout(model, tensors, str(folder))
     draft = folder.parent / f".{folder.name}.{os.getpid()}"
     try:
         draft.mkdir(parents=True)
@@ -79,10 +74,10 @@ def write_model_folder(
         shutil.rmtree(str(draft), ignore_errors=True)
 
 
-def _json(path: Path) -> Any:
+def _read_json(path: Path) -> Any:
     try:
-        if path.is_file() and path.stat().st_size > LARGEST_JSON:
-            raise WeightsError(f"{path}: the file is too large for what it should be; name a JSON file")
+        if path.is_file() and path.stat().st_size > MAX_JSON_BYTES:
+            raise WeightsError(f"{path}: the file is too large to be a vocabulary or a config; name a JSON file")
         return json.loads(path.read_bytes().decode("utf-8-sig"))
     except OSError as error:
         raise WeightsError(f"{path}: {error.strerror}; name a file that can be read") from None
@@ -90,16 +85,16 @@ def _json(path: Path) -> Any:
         raise WeightsError(f"{path}: this is not JSON; name a JSON file") from None
 
 
-def _check(model: ModelDescription, tensors: Mapping[str, np.ndarray], place: str) -> None:
+def _check_layout(model: ModelDescription, tensors: Mapping[str, np.ndarray], place: str) -> None:
     wrong = layout_problems(model, tensors)
     if model.size.gpt.width % model.size.gpt.heads:
-        wrong.append(f"a width of {model.size.gpt.width} is not divided by {model.size.gpt.heads} heads")
+        wrong.append(f"a width of {model.size.gpt.width} is not divisible by {model.size.gpt.heads} heads")
     if wrong:
-        raise WeightsError(list_mismatches(f"{place}: the tensors are not those of a model", wrong))
+        raise WeightsError(list_mismatches(f"{place}: these tensors do not make up a model", wrong))
 
 
 def _check_empty(folder: Path) -> None:
     if folder.is_dir() and not any(folder.iterdir()):
         return
     if folder.exists() or folder.is_symlink():
-        raise WeightsError(f"{folder}: this is there already; name a folder that is new or empty")
+        raise WeightsError(f"{folder}: this exists already; name a folder that is new or empty")

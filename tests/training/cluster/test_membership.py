@@ -156,14 +156,16 @@ def test_a_worker_that_dies_again_and_again_ends_the_launch(tmp_path):
 @POSIX
 def test_a_worker_that_fails_with_a_sentence_ends_the_launch_and_is_quoted(tmp_path):
     """Its status is the launch's; the others are told to end."""
-    said, began = [], time.monotonic()
-    program = "import os, sys, time; 'index\": 1' in os.environ['TF_CONFIG'] and sys.exit('a mistake'); time.sleep(600)"
+    said = []
+    program = (
+        "import os, sys, time; 'index\": 1' in os.environ['TF_CONFIG'] and sys.exit('a mistake')\n"
+        "while True: time.sleep(1)"
+    )
     ended = launch.Launch(
         [sys.executable, "-c", program], workers=2, folder=tmp_path, max_restarts=5, log=said.append, is_quiet=False
     ).run()
     assert ended.status == 1
     assert said == ["worker 1 ended with status 1\n  a mistake"]
-    assert time.monotonic() - began < 300
 
 
 @pytest.fixture(scope="module")
@@ -180,7 +182,7 @@ def command(name, *settings):
     return [sys.executable, str(SUPPORT / "small_run.py"), "cluster", "recipe.toml", "--workers", "2", *flags]
 
 
-def together(runs, name, *settings, seconds=1200):
+def together(runs, name, *settings):
     """Train with two workers, to the end; what was said."""
     done = subprocess.run(
         command(name, *settings),
@@ -189,7 +191,6 @@ def together(runs, name, *settings, seconds=1200):
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         encoding="utf-8",
-        timeout=seconds,
     )
     assert done.returncode == 0, done.stdout
     assert "Traceback" not in done.stdout, done.stdout
@@ -263,7 +264,7 @@ def victim(launcher, index):
 
 
 @pytest.mark.long
-@pytest.mark.timeout(3600)
+@pytest.mark.timeout(7200)
 @pytest.mark.skipif(sys.platform != "linux", reason="it looks for processes in /proc")
 def test_ten_kills_of_a_worker_at_random_steps_change_no_bit(many):
     """The chief or the other one, at steps that are drawn: the weights are those of two workers that nobody killed."""
@@ -280,7 +281,7 @@ def test_ten_kills_of_a_worker_at_random_steps_change_no_bit(many):
             stdout=file,
             stderr=file,
         )
-    until = time.monotonic() + 3000
+    until = time.monotonic() + 7000
     killed = []
     try:
         while launched.poll() is None and time.monotonic() < until:
@@ -299,7 +300,7 @@ def test_ten_kills_of_a_worker_at_random_steps_change_no_bit(many):
             time.sleep(0.01)
     finally:
         launched.terminate()
-        launched.wait(120)
+        launched.wait()
     said = log.read_text(encoding="utf-8", errors="replace")
     assert launched.returncode == 0, said
     assert len(killed) == 10, (killed, said)

@@ -4,10 +4,12 @@ from typing import Any, Callable, Dict, List, Tuple
 
 import attrs
 
-from xtts.pipeline.buffer import LARGEST_BUFFER, reader_count
-from xtts.planning import plan as plans
+from xtts.pipeline.buffer import reader_count
+from xtts.planning import machine
+from xtts.planning.memory import LARGEST_BUFFER
 from xtts.recipe.lines import Key
 from xtts.recipe.schema import Recipe
+from xtts.training.stages import STAGES
 
 Changes = Dict[Key, Any]
 SHAPE_KEYS: Tuple[Key, ...] = (("data", "shapes"), ("data", "shape_count"), ("data", "pad_to_fixed_length"))
@@ -28,7 +30,7 @@ class TunedSetting:
 
 def tuned_settings(stage: str) -> List[TunedSetting]:
     """What is tuned for a stage, in this order: what is traced quickly first, what needs many traces last."""
-    batch: Key = ("train", "batch_size") if stage == "gpt" else ("codec", "batch_size")
+    batch: Key = (STAGES[stage].section, "batch_size")
     settings = [
         TunedSetting(
             "batch",
@@ -67,7 +69,7 @@ def tuned_settings(stage: str) -> List[TunedSetting]:
             "xla", (("train", "jit_compile"), *SHAPE_KEYS), _xla, "none but rounding errors", changes_speed_only=True
         ),
     ]
-    return [setting for setting in settings if stage == "gpt" or setting.name != "shapes"]  # the codec has one shape
+    return [setting for setting in settings if STAGES[stage].has_planned_shapes or setting.name != "shapes"]
 
 
 def _shape_change(recipe: Recipe, shapes: str, count: Any = "auto") -> Changes:
@@ -93,7 +95,7 @@ def _double_or_half(recipe: Recipe, key: Key) -> List[Changes]:
 
 
 def _other_precisions(recipe: Recipe) -> List[Changes]:
-    precisions = ("float32", "bfloat16", *(["float16"] if plans.has_gpu() else []))
+    precisions = ("float32", "bfloat16", *(["float16"] if machine.has_gpu() else []))
     return [{("train", "precision"): other} for other in precisions if other != recipe.train.precision]
 
 

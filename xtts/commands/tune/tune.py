@@ -16,6 +16,7 @@ from xtts.recipe.edit import Edit, apply_edits
 from xtts.recipe.lines import Key
 from xtts.recipe.schema import Recipe
 from xtts.training.signals import interrupted
+from xtts.training.stages import STAGES, stages_of
 
 CODEC_STEPS = 5  # of a codec that is trained only for trials of the GPT
 SPEED = "speed"  # in --only: the settings that change nothing but speed
@@ -61,7 +62,7 @@ def tune(
         raise TuneUsageError(
             f"{path}: [cluster] names several workers, and a trial is one process; leave it out while tuning"
         )
-    stage = "gpt" if "gpt" in recipe.run.stages else "codec"
+    stage = stages_of(recipe)[-1].name
     chosen = _select(tuned_settings(stage), only)
     with ProgressBar("tuning") as bar, interrupted():
         search = Search(path, overrides, minutes=minutes, bar=bar, log=log)
@@ -101,7 +102,8 @@ def check_out(out: Path) -> None:
 def _codec_folder(trials: Trials, recipe: Recipe, log: Callable[[str], None]) -> Iterator[Optional[Path]]:
     """A folder with a codec, if trials need one: the run's own if it is finished, or one of a few steps."""
     own = Path(recipe.run.folder) / recipe.run.name
-    if trials.stage != "gpt" or (recipe.model.weights is not None and "codec" not in recipe.run.stages):
+    needed = STAGES[trials.stage].needs
+    if not needed or (recipe.model.weights is not None and not set(needed) & set(recipe.run.stages)):
         yield None
     elif finished_codec(own):
         yield own

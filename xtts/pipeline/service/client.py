@@ -1,9 +1,9 @@
-"""Batches from tf.data service: a dispatcher's address and the order of batches come in; rows go out, each once.
+"""Batches from tf.data service.
 
-Which worker makes which batch is the service's to say: it hands out numbers of batches to whoever is free, each once.
-So every batch comes at most once, in any order, and what a worker had taken on when it died does not come at all. Here
-batches are put in order by their numbers, and one that others have overtaken by far is made on this machine, by the
-same graph. What a step trains on is therefore the same whatever becomes of the workers.
+The service hands out batch numbers to whichever worker is free, each number once. Batches therefore arrive in any
+order, at most once, and those a worker had begun when it died never arrive. This client puts them back in order by
+their numbers, and computes on this machine, with the same graph, whatever does not arrive. So a step trains on the same
+data whatever happens to the workers, and however slow they are: giving up on a batch costs time, not accuracy.
 """
 
 import contextlib
@@ -22,29 +22,34 @@ from xtts import compat
 from xtts.compat import service
 from xtts.errors import XttsError
 from xtts.pipeline.recordings import raw_copies
-from xtts.pipeline.service.manifest import PAGE, Makes, ManifestWriter, make_features, manifest_line, service_dataset
-from xtts.pipeline.service.servers import GREETING, ServiceError, first_line, not_a_dispatcher, require_answer
+from xtts.pipeline.service import servers
+from xtts.pipeline.service.manifest import (
+    LINES_PER_FILE,
+    Makes,
+    ManifestWriter,
+    make_features,
+    manifest_line,
+    service_dataset,
+)
+from xtts.pipeline.service.servers import GREETING, Patience, ServiceError, first_line, not_a_dispatcher, require_answer
 from xtts.pipeline.sources import Arrays, HostBatch, RemoteBatchSource
 from xtts.planning.batch_order import Batch, BatchOrder
 
-OVERTAKEN, EACH = 32, 8  # later batches that have come when one counts as lost: as many, and as many a worker
-GRACE = 3.0  # seconds since the first of them has come
+WINDOW, WINDOW_PER_WORKER = 32, 8  # batches kept ahead of the next one wanted: at least, and for each worker
+MAX_WINDOWS = 4  # kept while the next one wanted is missing: it may be queued behind those of a faster worker
 OUTSTANDING = 2  # requests to each worker at a time
-FIRST = 60.0  # seconds that the first batch has to come
-SILENCE = 10.0  # seconds without any batch, after which what is asked for is made here until one comes
-AGAIN = 5.0  # seconds from a broken connection to the next
-ANSWER, ROUND = 60.0, 5.0  # seconds that workers have to answer, and one round of asking them
+POLL = 0.1  # seconds between two looks whether a batch is overdue
 
-Say = Callable[[str], None]
+Log = Callable[[str], None]
 
 
 @attrs.frozen
 class ServiceWorker:
-    """Who answered."""
+    """A worker that answered."""
 
     address: str
     tensorflow: str
-    can_read: bool  # a recording, and what batches are described in
+    can_read: bool  # the corpus and the run's folder
 
     def __str__(self) -> str:
         return self.address
@@ -52,78 +57,84 @@ class ServiceWorker:
 
 @attrs.frozen(eq=False)
 class Service:
-    """Workers that were asked, and where batches are described for them."""
+    """A tf.data service whose workers have answered, and the folder in which batches are described for them."""
 
     target: str  # grpc://host:port
     workers: Sequence[ServiceWorker]
     folder: Path
     sample_rate: int
-    say: Say
+    log: Log
+    patience: Patience
 
     def source(self, order: BatchOrder, source: RemoteBatchSource, numbers: range, makes: Makes) -> "ServiceSource":
-        """The batches of a run of steps, the sound of which workers read."""
-        kept = raw_copies(source.recordings, self.sample_rate, self.folder / "waves", lambda done, total: None)
+        """The batches with these numbers, whose audio workers read and turn into features."""
+        copies = raw_copies(source.recordings, self.sample_rate, self.folder / "waves", lambda done, total: None)
         replicas = [order.run(numbers.start, worker) for worker in range(order.workers)]
         batches = zip(*replicas)
 
-        def describe(some: Sequence[Batch], number: int) -> str:
-            return manifest_line(number, source.cuts(some, number), source.recordings, kept)
+        def describe(step_batches: Sequence[Batch], number: int) -> str:
+            return manifest_line(number, source.cuts(step_batches, number), source.recordings, copies)
 
         folder = self.folder / f"batches-{time.time_ns():x}"
-        pages = ManifestWriter(folder, numbers, lambda number: describe(next(batches), number))
+        manifest = ManifestWriter(folder, numbers, lambda number: describe(next(batches), number))
         return ServiceSource(
-            source, BatchStream(self, numbers, pages, makes), LocalFallback(self.sample_rate, makes), describe
+            source, BatchStream(self, numbers, manifest, makes), LocalFallback(self.sample_rate, makes), describe
         )
 
 
 class ServiceSource:
-    """A source whose sound comes from workers. What does not come is made here; what cannot be made, has rows lost."""
+    """A BatchSource whose features come from workers.
+
+    What does not arrive is computed locally; what cannot be read locally either has blank rows.
+    """
 
     def __init__(
         self,
         source: RemoteBatchSource,
         stream: "BatchStream",
-        here: "LocalFallback",
+        fallback: "LocalFallback",
         describe: Callable[[Sequence[Batch], int], str],
     ) -> None:
-        self._source, self._stream, self._here, self._describe = source, stream, here, describe
+        self._source, self._stream, self._fallback, self._describe = source, stream, fallback, describe
 
     def read(self, batches: Sequence[Batch], number: int) -> HostBatch:
-        made = self._stream.take(number)
-        if made is None:
-            made = self._here(self._describe(batches, number))
-        if made is None:
+        features = self._stream.take(number)
+        if features is None:
+            features = self._fallback(self._describe(batches, number))
+        if features is None:
             return self._source.read(batches, number)
-        return self._source.delivered(batches, number, made)
+        return self._source.delivered(batches, number, features)
 
-    def finish(self, rows: HostBatch) -> Arrays:
-        return self._source.finish(rows)
+    def finish(self, batch: HostBatch) -> Arrays:
+        return self._source.finish(batch)
 
     def name(self, position: int) -> str:
         return self._source.name(position)
 
     def close(self) -> None:
         self._stream.close()
-        self._here.close()
+        self._fallback.close()
 
 
 class LocalFallback:
-    """What workers do, on this machine: a description comes in, features go out, to the bit those of a like machine."""
+    """The workers' graph on this machine: a line of the manifest to features, the same to the bit on a like machine."""
 
     def __init__(self, sample_rate: int, makes: Makes) -> None:
         self._sample_rate, self._makes = sample_rate, makes
         self._lines: queue.Queue[str] = queue.Queue()
-        self._is_open, self._alone, self._made = True, threading.Lock(), None  # type: bool, threading.Lock, Any
+        self._is_open = True
+        self._lock = threading.Lock()
+        self._features: Any = None  # an iterator, made when the first batch is missing: most often none is
 
     def __call__(self, text: str) -> Optional[Arrays]:
-        """None when something that the line names cannot be read."""
-        with self._alone:
-            if self._made is None:  # most often no batch is missing
+        """The features of a line; None when a file that it names cannot be read."""
+        with self._lock:
+            if self._features is None:
                 lines = tf.data.Dataset.from_generator(self._waiting, tf.string, [])
-                self._made = iter(lines.map(lambda one: make_features(one, self._sample_rate, self._makes)))
+                self._features = iter(lines.map(lambda one: make_features(one, self._sample_rate, self._makes)))
             self._lines.put(text)
             try:
-                return {name: tensor.numpy() for name, tensor in next(self._made).items()}
+                return {name: tensor.numpy() for name, tensor in next(self._features).items()}
             except tf.errors.OpError:
                 return None
 
@@ -131,34 +142,38 @@ class LocalFallback:
         self._is_open = False
 
     def _waiting(self) -> Iterator[bytes]:
-        while self._is_open:  # in pieces: TensorFlow asks ahead, and must not be kept
+        while self._is_open:  # with a time-out: TensorFlow asks for the next line early, and must be able to end
             with contextlib.suppress(queue.Empty):
                 yield os.fsencode(self._lines.get(timeout=0.1))
 
 
 class BatchStream:
-    """Features by the numbers of their batches, as workers deliver them. Readers may `take` from many threads."""
+    """Features by batch number, as workers deliver them. Reader threads may call `take` concurrently."""
 
-    def __init__(self, asked: Service, numbers: range, pages: ManifestWriter, makes: Makes) -> None:
-        self._service, self._numbers, self._pages, self._makes = asked, numbers, pages, makes
-        self._room = max(OVERTAKEN, EACH * len(asked.workers))
+    def __init__(self, asked: Service, numbers: range, manifest: ManifestWriter, makes: Makes) -> None:
+        self._service, self._numbers, self._manifest, self._makes = asked, numbers, manifest, makes
+        self._patience = asked.patience
+        self._window = max(WINDOW, WINDOW_PER_WORKER * len(asked.workers))
         self._changed = threading.Condition()
         self._ready: Dict[int, Arrays] = {}
-        self._taken: Set[int] = set()  # of those from `_lowest` on
-        self._lowest = numbers.start  # that nobody has taken
-        self._highest = numbers.start - 1  # that has come
-        self._overtaken: Dict[int, float] = {}  # since when a later batch is there, of those that are not
+        self._taken: Set[int] = set()  # numbers from `_lowest` on
+        self._lowest = numbers.start  # number that nobody has taken
+        self._highest = numbers.start - 1  # number that has arrived
+        self._overtaken: Dict[int, float] = {}  # missing number: when a later one arrived first
+        self._longest_gap = 0.0  # seconds between two arrivals
+        self._longest_delay = 0.0  # seconds by which an overtaken batch arrived late
         self._is_open, self._is_streaming, self._last = True, True, time.monotonic()
-        self.missed: List[int] = []  # numbers that did not come in time
+        self._is_full = False  # the latest batch waits for room
+        self.missed: List[int] = []  # numbers that did not arrive in time
         threading.Thread(target=self._receive, name="xtts-service", daemon=True).start()
 
     def take(self, number: int) -> Optional[Arrays]:
-        """The features of a batch; None when it does not come, and is to be made here."""
+        """The features of a batch; None when it does not arrive and has to be computed locally."""
         with self._changed:
             while number not in self._ready and not self._is_missing(number):
-                self._changed.wait(0.1)
+                self._changed.wait(POLL)
             if not self._is_open:
-                raise ServiceError("the feed is closed")
+                raise ServiceError("the prefetcher is closed")
             found = self._ready.pop(number, None)
             self._overtaken.pop(number, None)
             self._taken.add(number)
@@ -171,24 +186,34 @@ class BatchStream:
         return found
 
     def close(self) -> None:
-        """End the stream; whoever waits for a batch is let go."""
+        """End the stream and release every thread that waits for a batch."""
         with self._changed:
             self._is_open = False
             self._changed.notify_all()
         if self.missed:
-            self._service.say(f"data.service: {len(self.missed)} batches did not come, and were made here")
-        self._pages.close()
+            self._service.log(
+                f"data.service: {len(self.missed)} batches did not arrive in time and were computed locally"
+            )
+        self._manifest.close()
 
     def _is_missing(self, number: int) -> bool:
-        now, is_full = time.monotonic(), self._highest >= self._lowest + self._room
-        is_overtaken = self._highest >= number + self._room and now - self._overtaken.get(number, now) > GRACE
-        patience = FIRST if self._highest < self._numbers.start else SILENCE
-        is_silent = now - self._last > patience and not is_full
-        return not self._is_open or not self._is_streaming or is_overtaken or is_silent
+        if not self._is_open or not self._is_streaming:
+            return True
+        now = time.monotonic()
+        overtaken = self._patience.at_least(self._patience.overtaken, self._longest_delay)
+        if self._highest >= number + self._window and now - self._overtaken.get(number, now) > overtaken:
+            return True
+        silence = self._patience.at_least(self._patience.silence, self._longest_gap)
+        if self._highest < self._numbers.start:
+            silence = self._patience.first
+        return not self._is_full and now - self._last > silence
 
     def _miss(self, number: int) -> None:
         if not self.missed:
-            self._service.say(f"data.service: batch {number} did not come, and is made here; so are others like it")
+            self._service.log(
+                f"data.service: batch {number} did not arrive in time and is computed locally; so is any other that"
+                " does not arrive"
+            )
         self.missed.append(number)
 
     def _receive(self) -> None:
@@ -199,32 +224,37 @@ class BatchStream:
                     if not self._put(batch):
                         return
             except (tf.errors.OpError, XttsError) as error:
-                self._service.say(f"data.service: {first_line(error)}; batches are made here until it answers")
+                self._service.log(
+                    f"data.service: {first_line(error)}; batches are computed locally until it answers again"
+                )
             with self._changed:
                 self._is_streaming = False
                 self._changed.notify_all()
-                self._changed.wait_for(lambda: not self._is_open, AGAIN)
+                self._changed.wait_for(lambda: not self._is_open, self._patience.retry)
 
     def _batches(self) -> Iterator[Mapping[str, Any]]:
-        """From the lowest that is missing to the last, and some blank ones by which it is seen that that is lost."""
+        """From the lowest missing number to the last, and blank ones beyond it, which show when the last is lost."""
         self._describe()
-        numbers = range(self._lowest, self._numbers.stop + self._room + 1)
-        every = service_dataset(numbers, self._pages.folder, self._service.sample_rate, self._makes)
+        numbers = range(self._lowest, self._numbers.stop + self._window + 1)
+        every = service_dataset(numbers, self._manifest.folder, self._service.sample_rate, self._makes)
         ready = service.without_errors(every).prefetch(OUTSTANDING)
         yield from service.by_any(ready, self._service.target, OUTSTANDING * len(self._service.workers))
 
     def _put(self, batch: Mapping[str, Any]) -> bool:
-        """Keep a batch when there is room; whether more are wanted."""
+        """Keep a batch as soon as there is room; whether more are wanted."""
         arrays = {name: tensor.numpy() for name, tensor in batch.items()}
         number = int(arrays.pop("number"))
         with self._changed:
             now = time.monotonic()
+            if self._highest >= self._numbers.start:
+                self._longest_gap = max(self._longest_gap, now - self._last)
             self._overtaken.update(dict.fromkeys(range(self._highest + 1, number), now))
-            self._overtaken.pop(number, None)
+            self._longest_delay = max(self._longest_delay, now - self._overtaken.pop(number, now))
             self._highest = max(self._highest, number)
             self._changed.notify_all()
-            self._changed.wait_for(lambda: not self._is_open or number <= self._lowest + self._room)
-            self._last = time.monotonic()
+            self._is_full = True
+            self._changed.wait_for(lambda: not self._is_open or self._has_room(number))
+            self._is_full, self._last = False, time.monotonic()
             if self._lowest <= number < self._numbers.stop and number not in self._taken:
                 self._ready[number] = arrays
                 self._changed.notify_all()
@@ -233,63 +263,84 @@ class BatchStream:
             self._describe()
         return is_wanted
 
+    def _has_room(self, number: int) -> bool:
+        windows = 1 if self._lowest in self._ready else MAX_WINDOWS
+        return number <= self._lowest + windows * self._window
+
     def _describe(self) -> None:
-        """Describe batches further on than any worker can have come."""
-        self._pages.forget(self._lowest)
-        self._pages.write(max(self._highest, self._lowest) + 4 * self._room + PAGE)
+        """Write the manifest further ahead than any worker can have come."""
+        self._manifest.forget(self._lowest)
+        self._manifest.write(max(self._highest, self._lowest) + MAX_WINDOWS * self._window + LINES_PER_FILE)
 
 
 def connect_service(
-    target: str, folder: Path, recording: str, sample_rate: int, say: Say, at_least: int = 1
+    target: str,
+    folder: Path,
+    recording: str,
+    sample_rate: int,
+    log: Log,
+    at_least: int = 1,
+    patience: Optional[Patience] = None,
 ) -> Service:
-    """The service at an address, when its workers answer, see what they have to, and are of this TensorFlow."""
+    """Connect to the service at an address, after checking that its workers see the files and run this TensorFlow."""
+    patience = patience or servers.PATIENCE
     require_answer(target, "data.service")
     folder.mkdir(parents=True, exist_ok=True)
-    workers = _greeted(target, folder, recording, at_least)
-    here = compat.OFFERED.version
+    workers = _find_workers(target, folder, recording, at_least, patience)
+    own_version = compat.OFFERED.version
     for worker in workers:
-        if worker.tensorflow != here:
+        if worker.tensorflow != own_version:
             raise ServiceError(
-                f"data.service: the worker at {worker} has TensorFlow {worker.tensorflow}, this run {here}; a dataset"
-                " is a graph of one release: start workers of the same"
+                f"data.service: the worker at {worker} has TensorFlow {worker.tensorflow}, this run {own_version}; a"
+                " dataset is a graph of one release: start workers of the same"
             )
         if not worker.can_read:
             raise ServiceError(
                 f"data.service: the worker at {worker} cannot read {recording} or cannot see {folder.absolute()}; the"
                 " corpus and run.folder have to be on a disk that all machines have under the same path"
             )
-    say(f"data.service: {len(workers)} workers of {target}: {', '.join(map(str, workers))}")
-    return Service(target, workers, folder, sample_rate, say)
+    log(f"data.service: {len(workers)} workers of {target}: {', '.join(map(str, workers))}")
+    return Service(target, workers, folder, sample_rate, log, patience)
 
 
-def _greeted(target: str, folder: Path, recording: str, at_least: int) -> List[ServiceWorker]:
-    """The workers of a dispatcher, asked again and again until so many answer: one may be starting."""
-    seen = folder / "seen.txt"
-    seen.write_text("seen", encoding="utf-8")
-    until = time.monotonic() + ANSWER
-    found: Dict[str, ServiceWorker] = {}
+def _find_workers(target: str, folder: Path, recording: str, at_least: int, patience: Patience) -> List[ServiceWorker]:
+    """Ask a dispatcher's workers who they are, again and again until enough have answered: one may be starting."""
+    probe = folder / "seen.txt"
+    probe.write_text("seen", encoding="utf-8")
+    paths = [GREETING, str(probe.absolute()), str(Path(recording).absolute())]
+    until, seconds = time.monotonic() + patience.answer, patience.poll
+    read: Dict[bytes, Set[bytes]] = {}  # by worker: the paths that it could read
+    known: Set[bytes] = set()  # workers of which it is known what they cannot read
     try:
-        while len(found) < at_least and time.monotonic() < until:
-            for worker in _asked(target, seen, recording):
-                found[worker.address] = worker
+        while len(known) < at_least and time.monotonic() < until:
+            answers, is_complete = _ask_workers(target, paths, seconds)
+            for worker, path in answers:
+                read.setdefault(worker, set()).add(path)
+            known |= {worker for worker in read if is_complete or len(read[worker]) == len(paths)}
+            seconds *= 2
     finally:
-        seen.unlink()
-    if not found:
+        probe.unlink()
+    if not read:
         raise ServiceError(
-            f"data.service: no worker of {target} has answered in {ANSWER:g} s; start one with: python -m xtts"
+            f"data.service: no worker of {target} has answered in {patience.answer:g} s; start one with: python -m xtts"
             f" data-worker --dispatcher {target}"
         )
-    return [found[address] for address in sorted(found)]
+    facts = [(json.loads(worker), len(some) == len(paths)) for worker, some in read.items()]
+    found = [ServiceWorker(about["address"], about["tensorflow"], can_read) for about, can_read in facts]
+    return sorted(found, key=str)
 
 
-def _asked(target: str, seen: Path, recording: str) -> List[ServiceWorker]:
-    """Who answers in one round. A thread asks, as a request to a worker that has died is not given up."""
-    paths = tf.constant([GREETING, str(seen.absolute()), str(Path(recording).absolute())])
+def _ask_workers(target: str, names: Sequence[str], seconds: float) -> Tuple[List[Tuple[bytes, bytes]], bool]:
+    """One round: (worker, path it read) as answered within so many seconds, and whether every worker was heard out.
+
+    A thread asks, because a request to a worker that has died never returns.
+    """
+    paths = tf.constant(list(names))
     answers: queue.Queue[Any] = queue.Queue()
 
     def ask() -> None:
         try:
-            asked = tf.data.Dataset.range(len(paths)).map(lambda place: _answer(paths[place]))
+            asked = tf.data.Dataset.range(len(names)).map(lambda place: _answer(paths[place]))
             for answer in service.by_each(service.without_errors(asked), target):
                 answers.put(tuple(part.numpy() for part in answer))
         except tf.errors.OpError as error:
@@ -297,31 +348,23 @@ def _asked(target: str, seen: Path, recording: str) -> List[ServiceWorker]:
         answers.put(None)
 
     threading.Thread(target=ask, name="xtts-greeting", daemon=True).start()
-    told: Dict[bytes, Set[bytes]] = {}
-    for answer in _until(answers, ROUND):
-        if isinstance(answer, ServiceError):
-            raise answer
-        told.setdefault(answer[0], set()).add(answer[1])
-    facts: List[Tuple[Dict[str, str], bool]] = [
-        (json.loads(who), len(read) == len(paths)) for who, read in told.items()
-    ]
-    return [ServiceWorker(about["address"], about["tensorflow"], can_read) for about, can_read in facts]
-
-
-def _answer(path: Any) -> Tuple[Any, Any]:
-    """Who a worker is, from a file in its own folder, and what it can read."""
-    is_read = tf.strings.length(tf.io.read_file(path)) >= 0  # which depends on it, so that it is not left out
-    return tf.io.read_file(GREETING), tf.where(is_read, path, "")
-
-
-def _until(answers: "queue.Queue[Any]", seconds: float) -> Iterator[Any]:
-    """What comes in so many seconds, until None does."""
+    found: List[Tuple[bytes, bytes]] = []
     until = time.monotonic() + seconds
     while True:
         try:
             answer = answers.get(timeout=max(0.01, until - time.monotonic()))
         except queue.Empty:
-            return
+            return found, False
+        if isinstance(answer, ServiceError):
+            raise answer
         if answer is None:
-            return
-        yield answer
+            return found, True
+        found.append(answer)
+
+
+def _answer(path: Any) -> Tuple[Any, Any]:
+    """Who a worker is, from a file in its own folder, and the path that it could read."""
+    is_read = (
+        tf.strings.length(tf.io.read_file(path)) >= 0
+    )  # depends on the file, so that reading is not optimised away
+    return tf.io.read_file(GREETING), tf.where(is_read, path, "")

@@ -1,8 +1,8 @@
-"""Batches described: what is to be heard comes in; lines of text go out, and the graph that makes features of a line.
+"""The manifest of a tf.data service: batches described as lines of text, and the graph that reads a line.
 
-A line says for every row of a batch which samples of which file stand there. Lines are kept in files of `PAGE` each, in
-a folder that workers see, named by the numbers of their batches: so a dataset is a range of numbers, the same however
-long a run is. The graph has nothing of Python's in it: it is what workers of tf.data service run.
+A line says for every row of a batch which samples of which file it holds. Lines are kept in files of `LINES_PER_FILE`,
+in a folder that workers see, named by batch numbers. A dataset is then a range of numbers, the same however long a run
+is. The graph contains no Python: workers of tf.data service run it in C++.
 """
 
 import contextlib
@@ -17,68 +17,71 @@ from xtts.pipeline.features import Function
 from xtts.pipeline.recordings import RAW, Cuts, Recordings
 
 Tensor = Any  # tf.Tensor; TensorFlow brings no types
-Makes = Mapping[str, Tuple[str, Function]]  # name of a feature: of which waves it is made, and how
+Makes = Mapping[str, Tuple[str, Function]]  # feature name: the waves it is computed from, and the function
 
-PAGE = 64  # lines of a file
+LINES_PER_FILE = 64
 COLUMNS = 4  # of a row: path, samples of the whole recording, where the cut starts, samples of the cut
-BLANK = "\t0\t0\t0"
-NOTHING = ["1", "4096", "", "0", "0", "0"]  # a row, its samples, and a blank one
+BLANK_ROW = "\t0\t0\t0"
+BLANK_BATCH = ["1", "4096", "", "0", "0", "0"]  # rows, samples, and the columns of a blank row
 
 
 class ManifestError(XttsError):
-    """Descriptions that cannot be written."""
+    """A manifest that cannot be written."""
 
 
-def manifest_line(number: int, cuts: Mapping[str, Cuts], recordings: Recordings, kept: Mapping[int, str]) -> str:
-    """A batch on one line: its number, and for each of its waves rows, samples and four columns a row.
+def manifest_line(number: int, cuts: Mapping[str, Cuts], recordings: Recordings, copies: Mapping[int, str]) -> str:
+    """A batch on one line: its number, then for each of its waves rows, samples and four columns a row.
 
-    `kept` are files to be read instead of recordings, by position.
+    `copies` are files to be read instead of the recordings, by position.
     """
     fields = [str(number)]
     for name in sorted(cuts):
         wanted = cuts[name]
         fields += [str(wanted.rows), str(wanted.samples)]
         for row in range(wanted.rows):
-            cut = wanted.of.get(row)
+            cut = wanted.by_row.get(row)
             if cut is None:
-                fields.append(BLANK)
+                fields.append(BLANK_ROW)
                 continue
-            path = kept.get(cut.position) or os.path.abspath(recordings.utterances[cut.position].path)  # noqa: PTH100
+            path = copies.get(cut.position) or os.path.abspath(recordings.utterances[cut.position].path)  # noqa: PTH100
             fields.append(f"{path}\t{recordings.lengths.samples[cut.position]}\t{cut.start}\t{cut.samples}")
     return "\t".join(fields)
 
 
 class ManifestWriter:
-    """A folder of descriptions, written ahead of the workers and removed behind them."""
+    """Writes a manifest ahead of the workers, and removes it behind them."""
 
     def __init__(self, folder: Path, numbers: range, describe: Callable[[int], str]) -> None:
-        """`describe` is called with each of the numbers, in their order, and once."""
+        """`describe` is called once with each of the numbers, in ascending order."""
         self.folder, self._numbers, self._describe = folder, numbers, describe
-        self._written = numbers.start // PAGE  # pages before this one are there, or were
-        self._kept = self._written
+        self._written = numbers.start // LINES_PER_FILE  # files before this one have been written
+        self._removed = self._written  # files before this one have been removed
 
     def write(self, until: int) -> None:
-        """See that every number below `until` has its line; past the last batch they are blank."""
-        while self._written * PAGE < until:
-            first = self._written * PAGE
-            lines = [self._describe(one) if one in self._numbers else str(one) for one in range(first, first + PAGE)]
-            self._put(page_name(self._written), "\n".join(lines))
+        """Make sure that every number below `until` has its line; past the last batch lines are blank."""
+        while self._written * LINES_PER_FILE < until:
+            first = self._written * LINES_PER_FILE
+            lines = [
+                self._describe(number) if number in self._numbers else str(number)
+                for number in range(first, first + LINES_PER_FILE)
+            ]
+            self._write_file(file_name(self._written), "\n".join(lines))
             self._written += 1
 
     def forget(self, before: int) -> None:
-        """Remove pages all of whose numbers are below `before`."""
-        while (self._kept + 1) * PAGE <= before and self._kept < self._written:
+        """Remove the files all of whose numbers are below `before`."""
+        while (self._removed + 1) * LINES_PER_FILE <= before and self._removed < self._written:
             with contextlib.suppress(OSError):
-                (self.folder / page_name(self._kept)).unlink()
-            self._kept += 1
+                (self.folder / file_name(self._removed)).unlink()
+            self._removed += 1
 
     def close(self) -> None:
         """Remove what is left."""
-        self.forget(self._written * PAGE)
+        self.forget(self._written * LINES_PER_FILE)
         with contextlib.suppress(OSError):
             self.folder.rmdir()
 
-    def _put(self, name: str, text: str) -> None:
+    def _write_file(self, name: str, text: str) -> None:
         draft = self.folder / f".{name}"
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -87,22 +90,22 @@ class ManifestWriter:
         except OSError as error:
             why = error.strerror or error
             raise ManifestError(
-                f"{self.folder}: what data.service is to read cannot be written there ({why}); free some space, or name"
-                " another run.folder"
+                f"{self.folder}: the batch manifest for data.service cannot be written ({why}); free some space, or"
+                " name another run.folder"
             ) from None
 
 
-def page_name(page: int) -> str:
-    return f"{page:012d}.txt"
+def file_name(number: int) -> str:
+    return f"{number:012d}.txt"
 
 
 def service_dataset(numbers: range, folder: Path, sample_rate: int, makes: Makes) -> Any:
-    """Batches of features, each under its number; one that cannot be read is left out. As a graph: see above."""
-    named = tf.constant(os.fsencode(f"{folder.absolute()}/"))
+    """Batches of features with their numbers; reading one whose files are missing or changed is an error."""
+    prefix = tf.constant(os.fsencode(f"{folder.absolute()}/"))
 
     def batch(number: Tensor) -> Dict[str, Tensor]:
-        name = tf.strings.join([named, tf.strings.as_string(number // PAGE, width=12, fill="0"), ".txt"])
-        text = tf.strings.split(tf.io.read_file(name), "\n")[tf.cast(number % PAGE, tf.int32)]
+        name = tf.strings.join([prefix, tf.strings.as_string(number // LINES_PER_FILE, width=12, fill="0"), ".txt"])
+        text = tf.strings.split(tf.io.read_file(name), "\n")[tf.cast(number % LINES_PER_FILE, tf.int32)]
         return {"number": number, **make_features(text, sample_rate, makes)}
 
     return tf.data.Dataset.range(numbers.start, numbers.stop).map(
@@ -111,18 +114,18 @@ def service_dataset(numbers: range, folder: Path, sample_rate: int, makes: Makes
 
 
 def make_features(text: Tensor, sample_rate: int, makes: Makes) -> Dict[str, Tensor]:
-    """The features of a line; of one that has only its number, blank ones."""
+    """The features of a line; blank ones for a line that has only its number."""
     fields = tf.strings.split(text, "\t")
     waves = {}
-    place = tf.constant(1)
+    place = tf.constant(1)  # after the number
     for name in sorted({source for source, _ in makes.values()}):
         waves[name], place = _waves(fields, place, sample_rate)
     return {name: function(*waves[source]) for name, (source, function) in makes.items()}
 
 
 def _waves(fields: Tensor, place: Tensor, sample_rate: int) -> Tuple[Tuple[Tensor, Tensor], Tensor]:
-    """Waves [rows, samples] and their lengths [rows], which begin at a place among the fields; and the next place."""
-    own = tf.cond(place < tf.size(fields), lambda: fields[place:], lambda: tf.constant(NOTHING))
+    """Waves [rows, samples] and lengths [rows] described from `place` on among the fields; and the place after them."""
+    own = tf.cond(place < tf.size(fields), lambda: fields[place:], lambda: tf.constant(BLANK_BATCH))
     sizes = tf.strings.to_number(own[:2], tf.int32)
     length = 2 + COLUMNS * sizes[0]
     rows = tf.reshape(own[2:length], [-1, COLUMNS])
@@ -140,7 +143,7 @@ def _waves(fields: Tensor, place: Tensor, sample_rate: int) -> Tuple[Tuple[Tenso
 
 
 def _sound(path: Tensor, whole: Tensor, sample_rate: int) -> Tensor:
-    """All samples of a file, [whole], one channel; an error, by which the batch is left out, when it is another."""
+    """All samples of a file, [whole], mixed to one channel; an error when its rate or length is not as planned."""
     content = tf.io.read_file(path)
 
     def wav() -> Tensor:

@@ -1,0 +1,184 @@
+"""Exactness: the same recipe ends with the same weights, bit for bit, whatever its shapes and devices are.
+
+On logical CPU devices, which compute the same bits. What was in the way is TensorFlow's memory optimizer: of a graph
+that takes most of a device's memory it turns sums of three or more into races. So the GPT of these runs is as large as
+the smallest preset's, its batches are large enough for that, and the graphs of steps are looked at for such sums, too.
+"""
+
+import collections
+import hashlib
+import itertools
+import os
+import signal
+from pathlib import Path
+
+import pytest
+import trials
+from run_processes import FORKS, RECIPE, Process, Runs, beside, make_corpus
+from small import SMALL
+from tensorflow.python.eager import context
+
+from xtts.commands import main as commands
+from xtts.planning.sizes import SIZES
+from xtts.reporting.journal import Journal
+
+ROOT = Path(__file__).parents[2]
+LONG = (40, 200)  # text tokens and mel frames of a batch whose attention goes in all its bands
+SHAPES = {"planned": ("data.shape_count=1",), "fixed": ("data.max_text_length=12", "data.max_mel_frames=72")}
+DEVICES = {"one": (), "two": ("devices.data_gpu=0", "devices.model_gpu=1")}
+GPT = (
+    "model.size=small",
+    "data.validation_share=0.0",
+    "train.steps=6",
+    "train.batch_size=24",
+    "train.gradient_accumulation_steps=1",
+    "train.save_every=100",
+    "train.sample_every=0",
+    "train.validate_every=0",
+)
+SHORTENED = (
+    "codec.steps=30",
+    "train.steps=24",
+    "train.warmup_steps=2",
+    "demo.minutes=4",
+    "train.save_every=4",
+    "train.validate_every=8",
+    "train.sample_every=0",
+    "train.log_every=1",
+)
+KILLS = (("codec", 9), ("gpt", 3), ("gpt", 10), ("gpt", 19))  # stages, and the steps after which
+
+
+def digest(folder):
+    return hashlib.sha256((folder / "model" / "model.safetensors").read_bytes()).hexdigest()
+
+
+def figures(folder):
+    """The loss of each of the GPT's steps, and the norm of its gradients."""
+    return [(line["loss"], line["gradient_norm"]) for line in Journal(folder).metrics("gpt")]
+
+
+@pytest.fixture(scope="module")
+def spoken(tmp_path_factory):
+    """Runs whose codec is trained; only the GPT is left to them."""
+    root = tmp_path_factory.mktemp("exact")
+    make_corpus(root / "corpus", count=24)
+    made = Runs(root, RECIPE)
+    ended = made.start("whole", *GPT, 'run.stages=["codec"]', "codec.steps=2").end()
+    assert ended.status == 0, ended.said
+    return made
+
+
+@pytest.mark.parametrize(
+    ("shapes", "devices"),
+    [
+        ("planned", "two"),  # the others take as long, and are for whoever has the time
+        *(
+            pytest.param(shapes, devices, marks=pytest.mark.long)
+            for shapes, devices in itertools.product(["planned", "fixed", "relaxed"], DEVICES)
+            if (shapes, devices) != ("planned", "two")
+        ),
+    ],
+)
+def test_two_runs_end_with_the_same_bits(spoken, shapes, devices):
+    folders = []
+    for name in ("first", "second"):
+        folders.append(beside(spoken, f"{name}-{shapes}-{devices}", "codec"))
+        settings = (f"data.shapes={shapes}", *SHAPES.get(shapes, ()), *DEVICES[devices])
+        ended = spoken.start(folders[-1].name, *GPT, "codec.steps=2", *settings).end()
+        assert ended.status == 0, ended.said
+        assert f"pad_to_fixed_length): {shapes != 'relaxed'}, {shapes}: " in ended.said
+    first, second = map(figures, folders)
+    assert len(first) == 6
+    assert first == second
+    assert len({digest(folder) for folder in folders}) == 1
+
+
+def optimised(name, **options):
+    """The nodes of a stage's steps, as TensorFlow has optimised them."""
+    context.enable_run_metadata()
+    try:
+        trials.trial(name, **options)
+        graphs = context.context().export_run_metadata().function_graphs
+    finally:
+        context.context().disable_run_metadata()
+    whole = [graph.post_optimization_graph for graph in graphs]
+    return [node for graph in whole for part in (graph, *graph.library.function) for node in _nodes(part)]
+
+
+def _nodes(graph):
+    return graph.node if hasattr(graph, "node") else graph.node_def
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        pytest.param("codec", {}, marks=pytest.mark.long),
+        ("codec", {"gradient_accumulation_steps": 2}),
+        ("gpt", {}),
+        ("gpt", {"dynamic_shapes": True}),
+        ("gpt", {"gradient_accumulation_steps": 2, "ema_decay": 0.9}),
+    ],
+)
+def test_no_sum_of_a_step_is_one_that_tensorflow_may_make_a_race_of(monkeypatch, name, options):
+    """Those of two terms are the same in either order."""
+    monkeypatch.setitem(SIZES, "tiny", SMALL)
+    monkeypatch.setattr(trials, "SHAPES", (LONG,))
+    nodes = optimised(name, **options)
+    found = collections.Counter(node.op for node in nodes)
+    assert found["ResourceApplyAdam"] > 20
+    assert not [(node.name, list(node.input)) for node in nodes if node.op == "AddN" and node.attr["N"].i > 2]
+    assert not found["TemporaryVariable"]
+
+
+@pytest.mark.long
+def test_three_mirrored_devices_are_summed_in_their_order(tmp_path):
+    """Of what three replicas found, too."""
+    log = tmp_path / "said"
+    process = FORKS.Process(target=_mirror, args=(str(log),))
+    process.start()
+    process.join(120)
+    assert process.exitcode == 0, log.read_text()
+
+
+def _mirror(log):
+    os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT), 2)
+    SIZES["tiny"] = trials.SIZE
+    placement = trials.place_devices(trials.DevicesSection(model_gpu=(0, 1, 2)))
+    nodes = optimised("gpt", rows=2, placement=placement)
+    assert placement.replicas == 3
+    assert sum(node.op == "ResourceApplyAdam" for node in nodes) > 3 * 20
+    assert not [node.name for node in nodes if node.op == "AddN" and node.attr["N"].i > 2]
+
+
+def _program(arguments, cwd, log):
+    """The program as it is, with the presets' own sizes."""
+    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    for stream in (1, 2):
+        os.dup2(file, stream)
+    os.chdir(cwd)
+    raise SystemExit(commands.main(arguments))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_a_recipe_of_two_gpus_ends_with_the_same_bits_each_time_and_after_four_kills(tmp_path):
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text((ROOT / "recipes" / "dual_gpu.toml").read_text(encoding="utf-8"), encoding="utf-8")
+
+    def start(name):
+        log = tmp_path / f"{name}.log"
+        settings = [f"--set={setting}" for setting in (f"run.name={name}", *SHORTENED)]
+        process = FORKS.Process(target=_program, args=(["run", "recipe.toml", *settings], str(tmp_path), str(log)))
+        process.start()
+        return Process(tmp_path / "runs" / name, process, log)
+
+    for number in range(5):
+        ended = start(f"whole-{number}").end()
+        assert ended.status == 0, ended.said
+    for stage, step in KILLS:
+        start("killed").until(lambda run: run.steps(stage) >= step).tell(signal.SIGKILL).end()  # noqa: B023
+    ended = start("killed").end()
+    assert ended.status == 0, ended.said
+    digests = {name: digest(tmp_path / "runs" / name) for name in ("killed", *(f"whole-{n}" for n in range(5)))}
+    assert len(set(digests.values())) == 1, digests

@@ -1,0 +1,18 @@
+"""Whether this machine has a GPU, asked without TensorFlow.
+
+`xtts plan` and `xtts tune` must answer where TensorFlow is not installed, and at once where it is, so they look for the
+driver instead. `xtts run` does not ask here: it places its devices before it plans, and the placement knows what
+TensorFlow can really use (a TensorFlow built for CPUs sees no GPU, whatever the machine has). On the side of
+TensorFlow the one who is asked is `compat.has_gpu`.
+"""
+
+import os
+import shutil
+from pathlib import Path
+
+
+def has_gpu() -> bool:
+    """Whether the driver of a GPU is installed and CUDA_VISIBLE_DEVICES does not hide every GPU."""
+    if os.environ.get("CUDA_VISIBLE_DEVICES", "0").strip() in ("", "-1"):
+        return False
+    return shutil.which("nvidia-smi") is not None or Path("/dev/kfd").exists()  # NVIDIA's driver, or AMD's

@@ -1,0 +1,378 @@
+"""The GPT stage: a transformer learns to continue a voice and a text with the codec's codes."""
+
+from typing import TYPE_CHECKING, Any, ClassVar, Dict, List, Mapping, NamedTuple, Optional, Tuple
+
+import attrs
+import numpy as np
+
+from xtts.files import json_digest
+from xtts.planning.memory import ATTENTION_FLOATS, BLOCK_FLOATS, COPIES, FLOAT, mel_floats
+from xtts.planning.shapes import Shape, code_count, joint_length
+from xtts.planning.sizes import FRAMES_PER_CODE, LATENTS, SIZES, ModelSize
+from xtts.recipe.schema import Recipe
+from xtts.text.tokenizer import Tokenizer
+from xtts.training.stages.stage import Batch, Stage, StageLosses, StepPiece, Tensor, Tensors, tensor_digest
+
+if TYPE_CHECKING:
+    from xtts.compat import Compiled
+    from xtts.model.codec import Codec
+    from xtts.model.gpt import Gpt, Tokens
+    from xtts.pipeline.features import Features
+    from xtts.planning.dataset import Dataset, Split
+    from xtts.planning.plan import Plan
+    from xtts.training.context import StageSetup, TrainingContext
+    from xtts.training.stages.samples import SampleWriter
+
+SAMPLE_PENALTY = 2.0  # of repetition: a model that has learned little would repeat one code for ever
+
+
+class GptStage(Stage):
+    """Text and a voice to codes."""
+
+    name: ClassVar[str] = "gpt"
+    needs: ClassVar[Tuple[str, ...]] = ("codec",)
+    completes_model: ClassVar[bool] = True
+
+    def has_dynamic_shapes(self, recipe: Recipe) -> bool:
+        return recipe.data.shapes == "relaxed"
+
+    def activations(self, recipe: Recipe, size: ModelSize, text_tokens: int, shape: Shape) -> int:
+        gpt, joint, frames = size.gpt, shape.joint_length, _reference_frames(recipe, shape)
+        blocks = gpt.layers * (BLOCK_FLOATS * gpt.width * joint + COPIES * gpt.heads * joint**2)
+        reference = gpt.conditioning_blocks * (ATTENTION_FLOATS * gpt.width * frames + COPIES * gpt.heads * frames**2)
+        keys, inner = frames + LATENTS, gpt.perceiver_heads * gpt.perceiver_head_width
+        resampler = (
+            2 * inner * keys + COPIES * gpt.perceiver_heads * LATENTS * keys + BLOCK_FLOATS * gpt.width * LATENTS
+        )
+        text, codes = shape.text_length + 2, int(code_count(shape.mel_frames)) + 2
+        logits = COPIES * (text_tokens * text + size.codec.audio_tokens * codes)
+        return FLOAT * shape.batch_size * (blocks + reference + gpt.perceiver_layers * resampler + logits)
+
+    def feature_bytes(self, recipe: Recipe, size: ModelSize, shape: Shape) -> int:
+        """Mels and the codec's encoder, and the mels of reference voices."""
+        floats = mel_floats(recipe.audio, shape.mel_frames, recipe.audio.n_fft)
+        floats += mel_floats(recipe.audio, _reference_frames(recipe, shape), 2 * recipe.audio.n_fft)
+        codes = shape.mel_frames // FRAMES_PER_CODE
+        floats += codes * (4 * 2 * size.codec.hidden + size.codec.codes)
+        return FLOAT * shape.batch_size * floats
+
+    def batch_bytes(self, recipe: Recipe, shape: Shape) -> int:
+        """Text, codes and the mels of reference voices."""
+        row = shape.text_length + int(code_count(shape.mel_frames)) + 3
+        return FLOAT * shape.batch_size * (row + _reference_frames(recipe, shape) * recipe.audio.n_mels)
+
+    def facts(self, dataset: "Dataset", plan: "Plan") -> Dict[str, str]:
+        spoken = [[one.text, one.speaker, one.language] for one in dataset.train.corpus.utterances]
+        return {
+            "the texts": json_digest(spoken),
+            "the tokenizer": dataset.tokenizer.digest(),
+            "the order of batches": plan.order.digest(),
+        }
+
+    def build(self, context: "TrainingContext", needed: Mapping[str, Tensors]) -> "StageSetup":
+        from xtts.pipeline.feature_builder import FeatureBuilder
+        from xtts.pipeline.gpt_source import GptSource, GptStores
+        from xtts.planning.batch_order import BatchOrder
+        from xtts.planning.dataset import Split
+        from xtts.planning.shapes import ShapePlan
+        from xtts.progress import ProgressBar
+        from xtts.training.context import MOST_HELD, HeldOut, StageSetup, held_out_shapes, make_optimizer
+        from xtts.training.stages.samples import SampleWriter
+
+        recipe, dataset, collectives = context.recipe, context.dataset, context.collectives
+        replicas = context.placement.replicas
+        codecs = _frozen_codecs(context, needed["codec"])
+        with context.strategy.scope():
+            trained = self._model(context)
+            optimizer = make_optimizer(context, self, trained, recipe.train.ema_decay)
+        features = context.features(codecs)
+
+        def sources(split: Split, layout: ShapePlan, is_random: bool, dynamic_shapes: bool = False) -> List[GptSource]:
+            stores = None
+            if context.is_cached:
+                builder, about = FeatureBuilder(recipe, split, layout, features[0]), json_digest(context.stats.tolist())
+                with collectives.chief_first(), ProgressBar("making codes") as bar:
+                    codes = builder.codes(f"{about} {tensor_digest(needed['codec'])}", bar)
+                with collectives.chief_first(), ProgressBar("making reference mels") as bar:
+                    stores = GptStores(codes, builder.references(about, bar))
+            return [
+                GptSource(
+                    recipe,
+                    split,
+                    dataset.tokenizer,
+                    layout.shapes,
+                    own,
+                    stores,
+                    is_random,
+                    dynamic_shapes,
+                    context.placement.share,
+                )
+                for own in features[: 1 if stores else None]
+            ]
+
+        held = context.held_out
+        held_layout = held_out_shapes(recipe, held, replicas)
+        held_shape = held_layout.shapes[0]
+        samples = None
+        if collectives.is_chief:
+            writer = SampleWriter.of(context, self.name)
+            samples = GptSamples.prepare(context, writer, features[0], trained.model, codecs[0])
+        own_sources = sources(dataset.train, context.plan.layout, True, self.has_dynamic_shapes(recipe))
+        return StageSetup(
+            context=context,
+            stage=self,
+            trained=trained,
+            optimizer=optimizer,
+            order=context.plan.order,
+            sources=own_sources,
+            remote_features=_remote_features(context, codecs[0]),
+            held_out=HeldOut(
+                shape=held_shape,
+                order=BatchOrder(held_layout.shape_of[:MOST_HELD], (held_shape.batch_size,), recipe.run.seed, replicas),
+                source=sources(held, held_layout, is_random=False)[0],
+            ),
+            samples=samples,
+            feature_functions=[function for own in features for function in own.functions],
+        )
+
+    def _model(self, context: "TrainingContext") -> "TrainableGpt":
+        """The GPT with random weights, or with the published ones that the recipe starts from."""
+        from xtts.weights import assignment, model_folder
+
+        recipe, tokenizer, shapes = context.recipe, context.dataset.tokenizer, context.plan.layout.shapes
+        use_stop_token = model_folder.is_published(recipe.model.weights)
+        if context.published is None:
+            return TrainableGpt(recipe, tokenizer, shapes, None, use_stop_token, context.plan.pace)
+        text_tokens = len(context.published[assignment.TEXT_ROWS[0]])
+        trained = TrainableGpt(recipe, tokenizer, shapes, text_tokens, use_stop_token)
+        own = assignment.extend_vocabulary(  # with rows for tokens that only our vocabulary has
+            self.own_weights(context.published), trained.model.tokens.text, np.random.default_rng(recipe.run.seed)
+        )
+        assignment.load_weights(trained.model, own, self.prefix)
+        return trained
+
+
+class TrainableGpt:
+    """The GPT with its losses."""
+
+    name = GptStage.name
+    parts: Tuple[str, ...] = ("text", "codes")
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        tokenizer: Tokenizer,
+        shapes: Tuple[Shape, ...],
+        text_tokens: Optional[int] = None,
+        use_stop_token: bool = False,
+        pace: Optional[float] = None,
+    ) -> None:
+        import tensorflow as tf
+
+        from xtts.model.gpt import TEXT_SHARE, Gpt
+
+        self._recipe = recipe
+        self._dtype = tf.as_dtype(recipe.train.precision)
+        self.weights: Tuple[float, ...] = (TEXT_SHARE, 1.0)
+        self.shapes = shapes
+        self.dynamic_shapes = recipe.data.shapes == "relaxed"
+        self.model = Gpt(
+            SIZES[recipe.model.size].gpt,
+            gpt_tokens(recipe, tokenizer, text_tokens, use_stop_token),
+            np.random.default_rng([recipe.run.seed, 1]),
+            recipe.audio.n_mels,
+            pace,
+        )
+
+    def inputs(self, shape: Shape, replicas: int) -> Dict[str, Any]:
+        import tensorflow as tf
+
+        from xtts.pipeline.features import reference_shape
+
+        audio, rows = self._recipe.audio, shape.batch_size * replicas
+        _, frames = reference_shape(audio, self._recipe.data.reference_seconds, shape.mel_frames)
+        return {
+            "text": tf.TensorSpec([rows, shape.text_length], tf.int32),
+            "text_lengths": tf.TensorSpec([rows], tf.int32),
+            "codes": tf.TensorSpec([rows, shape.mel_frames // FRAMES_PER_CODE], tf.int32),
+            "code_lengths": tf.TensorSpec([rows], tf.int32),
+            "reference": tf.TensorSpec([rows, frames, audio.n_mels], tf.float32),
+        }
+
+    def losses(self, batch: Batch, shape: Optional[Shape], seed: Tensor, training: bool) -> StageLosses:
+        import tensorflow as tf
+
+        found, _ = self.model.losses(
+            batch["text"],
+            batch["text_lengths"],
+            batch["codes"],
+            batch["code_lengths"],
+            tf.cast(batch["reference"], self._dtype),
+            joint_length=shape.joint_length if shape else _longest(batch),
+            dropout=self._recipe.train.dropout if training else 0.0,
+            seed=seed,
+        )
+        return StageLosses(tf.stack([found.text, found.codes]), tf.stack([found.text_tokens, found.code_tokens]), ())
+
+    def statistics(self, extra: Any, seed: Tensor, piece: StepPiece) -> List[Tensor]:
+        return []
+
+    def statistics_shapes(self, pieces: int) -> List[Tuple[int, ...]]:
+        return []
+
+    def follow(self, sums: List[Tensor], is_good: Tensor) -> None:
+        """Nothing: every weight has a gradient."""
+
+
+def gpt_tokens(
+    recipe: Recipe, tokenizer: Tokenizer, text_tokens: Optional[int] = None, use_stop_token: bool = False
+) -> "Tokens":
+    """The GPT's vocabularies; published weights may have more text tokens than the tokenizer."""
+    from xtts.model.gpt import Tokens
+
+    codec = SIZES[recipe.model.size].codec
+    return Tokens(
+        text=max(text_tokens or 0, tokenizer.size),
+        audio=codec.audio_tokens,
+        text_start=tokenizer.start,
+        text_stop=tokenizer.stop,
+        audio_start=codec.codes,
+        audio_stop=codec.codes + 1,
+        use_stop_token=use_stop_token,
+    )
+
+
+class Sentence(NamedTuple):
+    """A text, and the held-out utterance in whose voice it is spoken."""
+
+    text: str
+    language: str
+    voice: int  # position of the utterance
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class GptSamples:
+    """Sentences that were not trained on, in the voices of recordings that were not either."""
+
+    writer: "SampleWriter"
+    device: str
+    sentences: List[Sentence]
+    inputs: Tuple[Tensor, Tensor, Tensor]  # text, its lengths, and reference mels
+    functions: List["Compiled"]
+
+    @classmethod
+    def prepare(
+        cls, context: "TrainingContext", writer: "SampleWriter", features: "Features", gpt: "Gpt", codec: "Codec"
+    ) -> "GptSamples":
+        """Encode the sentences and read their voices, and trace what is done with them."""
+        import tensorflow as tf
+
+        from xtts import compat
+        from xtts.model.generation import decode_codes, generate, max_codes
+        from xtts.pipeline.features import reference_shape
+        from xtts.pipeline.recordings import Recordings
+
+        recipe, tokenizer, split = context.recipe, context.dataset.tokenizer, context.held_out
+        sentences = choose_sentences(recipe, split, tokenizer)
+        recordings = Recordings(split, recipe.audio.sample_rate)
+        samples, _ = reference_shape(recipe.audio, recipe.data.reference_seconds, gpt.size.longest_recording)
+        voices = np.stack([np.resize(recordings.wave(one.voice), samples) for one in sentences])
+        ids = [tokenizer.encode(one.text, one.language)[: gpt.size.longest_text] for one in sentences]
+        text = np.zeros((len(ids), max(len(row) for row in ids)), np.int32)
+        for number, row in enumerate(ids):
+            text[number, : len(row)] = row
+        longest = max_codes(gpt, text.shape[1])
+
+        def generate_codes(text: Tensor, lengths: Tensor, reference: Tensor) -> Any:
+            # Greedy: the most likely code each time.
+            spoken = generate(gpt, text, lengths, gpt.style(reference), longest, repetition_penalty=SAMPLE_PENALTY)
+            return spoken.lengths, spoken.codes
+
+        def decode(codes: Tensor, lengths: Tensor) -> Tensor:
+            return decode_codes(codec, gpt, codes, lengths)
+
+        reference = features.reference_mel(voices.astype(np.float32), np.full(len(ids), samples, np.int32))
+        made = cls(
+            writer=writer,
+            device=context.placement.model_devices[0],
+            sentences=sentences,
+            inputs=(tf.constant(text), tf.constant([len(row) for row in ids], tf.int32), reference),
+            functions=[compat.compiled(one, autograph=False) for one in (generate_codes, decode)],
+        )
+        made._spoken()
+        return made
+
+    def __call__(self, step: int) -> None:
+        for number, (sentence, mel) in enumerate(zip(self.sentences, self._spoken())):
+            if len(mel) > 1:
+                self.writer.write(step, number, "spoken", sentence.text, mel)
+
+    def _spoken(self) -> List[np.ndarray]:
+        """The mel of each sentence."""
+        import tensorflow as tf
+
+        generate_codes, decode = self.functions
+        with tf.device(self.device):
+            lengths, codes = generate_codes(*self.inputs)
+            mels = decode(codes, lengths).numpy()
+        return [mel[: FRAMES_PER_CODE * int(length)] for mel, length in zip(mels, lengths.numpy())]
+
+
+def choose_sentences(recipe: Recipe, split: "Split", tokenizer: Tokenizer) -> List[Sentence]:
+    """The sentences in run.say, or the first that were held out."""
+    from xtts.training.stages.samples import MAX_SAMPLES
+
+    utterances = split.corpus.utterances
+    if not recipe.run.say:
+        return [Sentence(one.text, one.language, position) for position, one in enumerate(utterances[:MAX_SAMPLES])]
+    found = []
+    for number, said in enumerate(recipe.run.say):
+        languages = sorted({one.language for one in utterances}, key=lambda own: len(tokenizer.unknown(said, own)))
+        spoken = [position for position, one in enumerate(utterances) if one.language == languages[0]]
+        found.append(Sentence(said, languages[0], spoken[number % len(spoken)]))
+    return found
+
+
+def _frozen_codecs(context: "TrainingContext", tensors: Tensors) -> List["Codec"]:
+    """The codec as trained before, on each data device."""
+    import tensorflow as tf
+
+    from xtts.model.codec import Codec
+    from xtts.weights import assignment
+    from xtts.weights.layout import PREFIXES
+
+    recipe, codecs = context.recipe, []
+    for device in context.placement.data_devices:
+        with tf.device(device):
+            codec = Codec(SIZES[recipe.model.size].codec, recipe.audio.n_mels, np.random.default_rng(0))
+            assignment.load_weights(codec, dict(tensors), PREFIXES["codec"])
+        codecs.append(codec)
+    return codecs
+
+
+def _remote_features(context: "TrainingContext", codec: "Codec") -> Any:
+    """The functions that workers of a tf.data service make features with."""
+    if context.service is None:
+        return {}
+    from xtts.model.layers import frozen
+    from xtts.model.mel import transform_for
+    from xtts.pipeline.features import feature_functions
+
+    made = feature_functions(context.recipe.audio, context.stats, frozen(codec), transform_for("CPU"))
+    return {"codes": ("waves", made["codes"]), "reference": ("reference_waves", made["reference_mel"])}
+
+
+def _longest(batch: Batch) -> Tensor:
+    """The joint length of the longest row; at least what the text takes, where all rows are blank."""
+    import tensorflow as tf
+
+    from xtts.model.layers import extents
+
+    rows = joint_length(batch["text_lengths"], FRAMES_PER_CODE * batch["code_lengths"])
+    return tf.maximum(tf.reduce_max(rows), joint_length(extents(batch["text"])[1], 0))
+
+
+def _reference_frames(recipe: Recipe, shape: Shape) -> int:
+    """Frames of a reference voice, by planning's arithmetic."""
+    longest = int(recipe.data.reference_seconds * recipe.audio.sample_rate / recipe.audio.hop_length) + 1
+    return min(longest, shape.mel_frames)
