@@ -142,7 +142,10 @@ def test_a_folder_that_is_not_there_is_told_at_once(monkeypatch, capsys):
     """Before TensorFlow starts."""
     monkeypatch.setattr("xtts.inference.synthesizer.Synthesizer.load", lambda *_: pytest.fail("the model was loaded"))
     assert main.main(["say", "runs/nowhere", "hello", "-o", "x.wav"]) == 2
-    assert "runs/nowhere: there is no such folder; name one that a run or an import has made" in capsys.readouterr().err
+    assert (
+        "runs/nowhere: there is no such folder; name one that xtts run or xtts import has made"
+        in capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,7 @@ def hidden_stderr() -> Iterator[None]:
         try:
             handle, path = tempfile.mkstemp(prefix="xtts-stderr-")
             opened.callback(os.close, handle)
+            opened.callback(_remove, path)  # where there is no watcher to do it
             shown = os.dup(2)
             opened.callback(os.close, shown)
             watcher = subprocess.Popen(["/bin/sh", "-c", WATCHER, "sh", path], stdin=subprocess.PIPE)
@@ -68,3 +69,8 @@ def hidden_stderr() -> Iterator[None]:
                 sys.stderr.flush()
             os.dup2(shown, 2)
             watcher.communicate(message)
+
+
+def _remove(path: str) -> None:
+    with contextlib.suppress(OSError):
+        os.remove(path)  # noqa: PTH107
