@@ -16,7 +16,7 @@ from xtts.recipe import myxtts as migrate
 DOCS = Path(__file__).resolve().parent
 PACKAGE = DOCS.parent / "xtts"
 MADE = "Made by `python docs/reference.py` from {}; a test fails when it is stale."
-ASIDE = {"warn", "say", "event", "note", "_aside", "Left", "Unusable"}  # calls whose text is said to a user
+ASIDE = {"warn", "say", "log", "_log", "event", "note", "_aside", "Left", "Unusable"}  # calls whose text is said to a user
 LISTS = {"reasons", "advice"}  # what is appended to them is said too
 
 
