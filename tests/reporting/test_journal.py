@@ -177,7 +177,7 @@ def test_a_summary_is_replaced_whole(tmp_path):
 def test_a_full_disk_is_a_sentence(tmp_path):
     """The file, what happened and what to do are said, and no traceback is needed."""
     (tmp_path / "metrics.jsonl").symlink_to("/dev/full")
-    with pytest.raises(XttsError, match=r"metrics\.jsonl cannot be written: No space left on device; make room"):
+    with pytest.raises(XttsError, match=r"metrics\.jsonl cannot be written: No space left on device; free some space"):
         Journal(tmp_path).add_metrics("gpt", 1, loss=1.0)
 
 

@@ -33,8 +33,11 @@ class CodecSource:
         self._share = share
         self._segment = self._shape.mel_frames  # frames
         self.recordings = Recordings(part, recipe.audio.sample_rate)
-        self._features, self._store, self._is_random = features, store, is_random
-        self._seed, self._spec = recipe.run.seed, MelSpec.of(recipe.audio)
+        self._features = features
+        self._store = store
+        self._is_random = is_random
+        self._seed = recipe.run.seed
+        self._spec = MelSpec.of(recipe.audio)
 
     def read(self, batches: Sequence[Batch], number: int) -> HostBatch:
         if self._store is None:

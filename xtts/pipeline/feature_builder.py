@@ -21,7 +21,9 @@ class FeatureBuilder:
 
     def __init__(self, recipe: Recipe, part: Split, layout: ShapePlan, features: Features) -> None:
         self.recordings = Recordings(part, recipe.audio.sample_rate)
-        self._layout, self._features, self._spec = layout, features, MelSpec.of(recipe.audio)
+        self._layout = layout
+        self._features = features
+        self._spec = MelSpec.of(recipe.audio)
         self._folder = Path(recipe.run.folder) / "features"
         self._recipe = recipe
 

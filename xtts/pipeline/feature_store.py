@@ -40,7 +40,9 @@ class FeatureStore:
         dtype: Any,
         about: str,
     ) -> None:
-        self._folder, self._shape, self._dtype = folder, tuple(shape), np.dtype(dtype)
+        self._folder = folder
+        self._shape = tuple(shape)
+        self._dtype = np.dtype(dtype)
         self._rows = np.asarray(rows, np.int64)
         self._chunks = [range(first, min(first + CHUNK, len(rows))) for first in range(0, len(rows), CHUNK)]
         self._paths = [folder / f"{self._digest(utterances, chunk, about)}.npy" for chunk in self._chunks]

@@ -77,7 +77,9 @@ class Features:
         dynamic_shapes: bool = False,
         waits: bool = False,  # until a GPU has finished: needed where work is scheduled by measured time
     ) -> None:
-        self._device, self._waits, self.dynamic_shapes = device, waits, dynamic_shapes
+        self._device = device
+        self._waits = waits
+        self.dynamic_shapes = dynamic_shapes
         # Any number of rows and samples: without a signature each new one would be a trace.
         signature = (
             [tf.TensorSpec([None, None], tf.float32), tf.TensorSpec([None], tf.int32)] if dynamic_shapes else None

@@ -45,11 +45,18 @@ class GptSource:
         dynamic_shapes: bool = False,
         share: Optional[range] = None,  # of the replicas that this process reads; None: all
     ) -> None:
-        self._dynamic_shapes, self._share = dynamic_shapes, share
-        self.recordings, self._tokenizer, self._shapes = Recordings(part, recipe.audio.sample_rate), tokenizer, shapes
-        self._features, self._stores, self._is_random = features, stores, is_random
-        self._seed, self._spec = recipe.run.seed, MelSpec.of(recipe.audio)
-        self._reference, self._recipe = reference_spec(recipe.audio), recipe
+        self._dynamic_shapes = dynamic_shapes
+        self._share = share
+        self.recordings = Recordings(part, recipe.audio.sample_rate)
+        self._tokenizer = tokenizer
+        self._shapes = shapes
+        self._features = features
+        self._stores = stores
+        self._is_random = is_random
+        self._seed = recipe.run.seed
+        self._spec = MelSpec.of(recipe.audio)
+        self._reference = reference_spec(recipe.audio)
+        self._recipe = recipe
         speakers: Dict[str, List[int]] = {}
         for position, utterance in enumerate(part.corpus.utterances):
             speakers.setdefault(utterance.speaker, []).append(position)

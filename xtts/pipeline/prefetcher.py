@@ -116,9 +116,15 @@ class Prefetcher:
         on_close: Callable[[], None] = lambda: None,  # releases threads that are blocked in the source
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._order, self._source, self._clock = order, source, clock
-        self._on_lost, self._on_resize, self._on_close = on_lost, on_resize, on_close
-        self._start, self._stop, self._accumulated = start, stop, accumulated
+        self._order = order
+        self._source = source
+        self._clock = clock
+        self._on_lost = on_lost
+        self._on_resize = on_resize
+        self._on_close = on_close
+        self._start = start
+        self._stop = stop
+        self._accumulated = accumulated
         self._policy = BufferPolicy.of(buffer_size, readers, 1) if isinstance(buffer_size, int) else buffer_size
         self._ahead = max(2, 2 * readers)  # batches that are read before a device asks for them
         self._readers = ThreadPoolExecutor(readers, thread_name_prefix="xtts-reader")

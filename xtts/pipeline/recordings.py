@@ -26,7 +26,9 @@ class Recordings:
     """The waves of one split of a corpus, at the recipe's sample rate."""
 
     def __init__(self, part: Split, sample_rate: int) -> None:
-        self.utterances, self.lengths, self._rate = part.corpus.utterances, part.lengths, sample_rate
+        self.utterances = part.corpus.utterances
+        self.lengths = part.lengths
+        self._rate = sample_rate
 
     def wave(self, position: int) -> np.ndarray:
         """An utterance's wave, [samples] float32; an AudioError when it changed after the run was planned."""

@@ -88,10 +88,6 @@ class Live:
         """Print a line above the bar."""
         self.bar.log(line)
 
-    def close(self) -> None:
-        """Clear the bar."""
-        self.bar.wipe()
-
 
 class Monitor:
     """Everything that is measured of one stage."""
@@ -117,12 +113,15 @@ class Monitor:
         self.warnings: List[str] = []
         self.totals: Dict[str, float] = dict.fromkeys(TOTALS, 0)
         self.phases: Dict[str, float] = {}  # seconds of work that is not a step, by kind
-        self._traces, self._explain = traces, explain
+        self._traces = traces
+        self._explain = explain
         self._gauges = {"memory_mb": resident_mb} if gauges is None else gauges
-        self._live, self._board = live, tensorboard
+        self._live = live
+        self._board = tensorboard
         self._facts = dict(facts or {})
         self.measures: Dict[str, Callable[[], Any]] = {}  # further entries of the summary, by name
-        self._log_every, self._patience = log_every, patience
+        self._log_every = log_every
+        self._patience = patience
         self._log = log or (live.log if live else print)
         self._clock = clock
         self._started = self._mark = clock()

@@ -95,7 +95,10 @@ class ServiceSource:
         fallback: "LocalFallback",
         describe: Callable[[Sequence[Batch], int], str],
     ) -> None:
-        self._source, self._stream, self._fallback, self._describe = source, stream, fallback, describe
+        self._source = source
+        self._stream = stream
+        self._fallback = fallback
+        self._describe = describe
 
     def read(self, batches: Sequence[Batch], number: int) -> HostBatch:
         features = self._stream.take(number)
@@ -120,7 +123,8 @@ class LocalFallback:
     """The workers' graph on this machine: a line of the manifest to features, the same to the bit on a like machine."""
 
     def __init__(self, sample_rate: int, makes: Makes) -> None:
-        self._sample_rate, self._makes = sample_rate, makes
+        self._sample_rate = sample_rate
+        self._makes = makes
         self._lines: queue.Queue[str] = queue.Queue()
         self._is_open = True
         self._lock = threading.Lock()
@@ -151,7 +155,10 @@ class BatchStream:
     """Features by batch number, as workers deliver them. Reader threads may call `take` concurrently."""
 
     def __init__(self, asked: Service, numbers: range, manifest: ManifestWriter, makes: Makes) -> None:
-        self._service, self._numbers, self._manifest, self._makes = asked, numbers, manifest, makes
+        self._service = asked
+        self._numbers = numbers
+        self._manifest = manifest
+        self._makes = makes
         self._patience = asked.patience
         self._window = max(WINDOW, WINDOW_PER_WORKER * len(asked.workers))
         self._changed = threading.Condition()
@@ -162,7 +169,9 @@ class BatchStream:
         self._overtaken: Dict[int, float] = {}  # missing number: when a later one arrived first
         self._longest_gap = 0.0  # seconds between two arrivals
         self._longest_delay = 0.0  # seconds by which an overtaken batch arrived late
-        self._is_open, self._is_streaming, self._last = True, True, time.monotonic()
+        self._is_open = True
+        self._is_streaming = True
+        self._last = time.monotonic()
         self._is_full = False  # the latest batch waits for room
         self.missed: List[int] = []  # numbers that did not arrive in time
         threading.Thread(target=self._receive, name="xtts-service", daemon=True).start()

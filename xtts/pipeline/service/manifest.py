@@ -54,7 +54,9 @@ class ManifestWriter:
 
     def __init__(self, folder: Path, numbers: range, describe: Callable[[int], str]) -> None:
         """`describe` is called once with each of the numbers, in ascending order."""
-        self.folder, self._numbers, self._describe = folder, numbers, describe
+        self.folder = folder
+        self._numbers = numbers
+        self._describe = describe
         self._written = numbers.start // LINES_PER_FILE  # files before this one have been written
         self._removed = self._written  # files before this one have been removed
 
