@@ -30,7 +30,7 @@ def said():
 
 @pytest.fixture
 def kept(tmp_path, said):
-    return Checkpoints(tmp_path / "run" / "codec", say=said.append)
+    return Checkpoints(tmp_path / "run" / "codec", log=said.append)
 
 
 def names(kept):
@@ -106,7 +106,10 @@ def test_the_tensors_are_an_ordinary_safetensors_file(kept):
 
 def test_no_tensorflow_is_imported():
     """Checkpoints and the lock start in a moment."""
-    script = "import sys, xtts.training.checkpoint, xtts.training.run_lock; print([m for m in sys.modules if m.startswith('tensorflow')])"
+    script = (
+        "import sys, xtts.training.checkpoint, xtts.training.run_lock;"
+        " print([m for m in sys.modules if m.startswith('tensorflow')])"
+    )
     assert finished(child(script)).strip() == "[]"
 
 
@@ -184,18 +187,18 @@ def reformat(path):
 DAMAGES = {
     "tensors cut": (lambda f: os.truncate(str(f / TENSORS), 1000), "has 1,000 bytes of"),
     "tensors grown": (lambda f: (f / TENSORS).open("ab").write(b"more"), "bytes of"),
-    "tensors flipped": (lambda f: flip(f / TENSORS), f"{TENSORS} is not what was written"),
+    "tensors flipped": (lambda f: flip(f / TENSORS), f"{TENSORS} does not match its checksum"),
     "tensors missing": (lambda f: (f / TENSORS).unlink(), f"{TENSORS}: No such file"),
     "tensors empty": (lambda f: (f / TENSORS).write_bytes(b""), "has 0 bytes of"),
     "tensors a folder": (lambda f: [(f / TENSORS).unlink(), (f / TENSORS).mkdir()], TENSORS),
     "record missing": (lambda f: (f / RECORD).unlink(), f"{RECORD}: No such file"),
-    "record empty": (lambda f: (f / RECORD).write_bytes(b""), f"{RECORD} is no JSON"),
-    "record cut": (lambda f: os.truncate(str(f / RECORD), 50), f"{RECORD} is no JSON"),
-    "record binary": (lambda f: (f / RECORD).write_bytes(b"\xff\x00"), f"{RECORD} is no JSON"),
-    "record a list": (lambda f: (f / RECORD).write_text("[1]"), "does not tell its format"),
+    "record empty": (lambda f: (f / RECORD).write_bytes(b""), f"{RECORD} is not JSON"),
+    "record cut": (lambda f: os.truncate(str(f / RECORD), 50), f"{RECORD} is not JSON"),
+    "record binary": (lambda f: (f / RECORD).write_bytes(b"\xff\x00"), f"{RECORD} is not JSON"),
+    "record a list": (lambda f: (f / RECORD).write_text("[1]"), "does not name its format"),
     "record changed": (
         lambda f: (f / RECORD).write_text((f / RECORD).read_text().replace('"cursor": 14', '"cursor": 15')),
-        f"{RECORD} is not what was written",
+        f"{RECORD} does not match its checksum",
     ),
     "record of another format": (lambda f: reformat(f / RECORD), "format 2 by xtts 9.0, and this release reads"),
     "all files missing": (lambda f: [p.unlink() for p in list(f.iterdir())], f"{RECORD}: No such file"),
@@ -271,7 +274,7 @@ def test_when_all_are_damaged_the_run_stops_and_says_what_to_do(kept, asked):
         kept.save(state(step), loss=1.0)
         flip(kept.folder / f"step-0000000{step}" / TENSORS)
     for _ in range(2):
-        with pytest.raises(CheckpointError, match=r"put a sound copy .* or rename this folder"):
+        with pytest.raises(CheckpointError, match=r"restore a backup .* or rename this folder"):
             getattr(kept, asked)()
     assert names(kept) == ["aside-step-00000001.1", "aside-step-00000002.1"]
 
@@ -318,7 +321,7 @@ def test_what_is_only_out_of_reach_is_not_set_aside(kept, monkeypatch):
 # kill -9
 
 KEEP_SAVING = """
-kept = Checkpoints(Path(sys.argv[1]), keep=2, say=lambda text: sys.exit(text))
+kept = Checkpoints(Path(sys.argv[1]), keep=2, log=lambda text: sys.exit(text))
 found = kept.newest()
 assert found is None or is_whole(found)
 step = found.step if found else 0
@@ -437,7 +440,7 @@ def test_a_file_that_may_not_grow_costs_a_sentence(kept):
     kept.save(state(0))
     out = finished(child(FILL, kept.folder, 100_000))
     assert out.endswith(f"{[None] * 8}\n")
-    assert out.count("could not be written: File too large. Older ones are untouched and the run goes on") == 8
+    assert out.count("could not be written: File too large. Older ones are untouched and training continues") == 8
     assert names(kept) == ["step-00000000"]
     assert is_whole(kept.newest())
 
@@ -499,13 +502,13 @@ print(kept.save(state(3)), Checkpoints(kept.folder).save(state(3)), kept.newest(
     *sentences, out = finished(child(script, disk, before=mounted)).splitlines()
     assert out == "None None 1"
     assert ["Read-only file system" in sentence for sentence in sentences] == [True] * 3
-    assert "could not be set aside" in sentences[2]
+    assert "could not be renamed" in sentences[2]
 
 
 def test_a_folder_that_cannot_be_is_said(tmp_path, said):
     """A file stands where the folder should: saving says so and the run goes on; reading is refused."""
     (tmp_path / "codec").write_text("")
-    kept = Checkpoints(tmp_path / "codec", say=said.append)
+    kept = Checkpoints(tmp_path / "codec", log=said.append)
     assert kept.save(state(1)) is None
     assert "step 1 (0.4 MB) could not be written" in said[0]
     with pytest.raises(CheckpointError, match=r"codec: .*Not a directory; name a folder that can be read"):
@@ -552,5 +555,5 @@ def test_a_stage_is_set_aside_under_the_first_free_name(tmp_path):
 
 def test_a_stage_that_cannot_be_set_aside_is_named(tmp_path):
     """A folder that is not there cannot be renamed, and the sentence says which."""
-    with pytest.raises(CheckpointError, match=r"gpt: it cannot be set aside, .*No such file"):
+    with pytest.raises(CheckpointError, match=r"gpt: it cannot be renamed, .*No such file"):
         set_aside(tmp_path / "gpt")

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from xtts import compat
 from xtts.recipe.schema import TrainSection
-from xtts.training.optimizer import EPSILON, FIRST, SECOND, AdamW, Schedule
+from xtts.training.optimizer import BETA_1, BETA_2, EPSILON, AdamW, Schedule
 
 STEPS = 50
 SHAPES = ((4, 3), (3,), (2, 3, 4), (1,))  # those of more than one axis decay
@@ -60,10 +60,10 @@ def reference(steps, train=TRAIN):
         rate = rate_of("cosine", step, 0.05, 7, STEPS)
         for place, gradient in enumerate(given):
             gradient *= min(1.0, train.clip_norm / norms[-1])
-            first[place] = FIRST * first[place] + (1 - FIRST) * gradient
-            second[place] = SECOND * second[place] + (1 - SECOND) * gradient**2
-            unbiased = first[place] / (1 - FIRST ** (step + 1))
-            size = np.sqrt(second[place] / (1 - SECOND ** (step + 1)))
+            first[place] = BETA_1 * first[place] + (1 - BETA_1) * gradient
+            second[place] = BETA_2 * second[place] + (1 - BETA_2) * gradient**2
+            unbiased = first[place] / (1 - BETA_1 ** (step + 1))
+            size = np.sqrt(second[place] / (1 - BETA_2 ** (step + 1)))
             decay = train.weight_decay * values[place] if values[place].ndim > 1 else 0.0
             values[place] = values[place] - rate * decay - rate * unbiased / (size + EPSILON)
             keep = min(train.ema_decay, (1 + step) / (10 + step))

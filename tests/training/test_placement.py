@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from recorder import Recorder
 
-from xtts.recipe.schema import DevicesSection
+from xtts.planning.plan import resolve_shapes
+from xtts.recipe.schema import DevicesSection, Recipe
 from xtts.training.placement import DEFAULT, MIRRORED, ONE, PlacementError, place_devices
 
 DUAL = {"data_gpu": 0, "model_gpu": 1}
@@ -159,7 +160,7 @@ def test_limits_that_cannot_be_set_are_told():
     with pytest.warns(RuntimeWarning, match="no logical devices"):
         placement = place_devices(DevicesSection(**DUAL), Recorder(stable=False, alias=False).offered)
     assert placement.is_dual
-    assert placement.reasons == ("memory limits cannot be set here: both GPUs take what they need",)
+    assert placement.reasons == ("memory limits cannot be set here: both GPUs allocate memory as they need it",)
 
 
 def test_one_gpu_does_both_roles():
@@ -167,7 +168,7 @@ def test_one_gpu_does_both_roles():
     placement, calls = placed(1, **DUAL)
     assert (placement.mode, placement.strategy, placement.model_devices) == ("single", ONE, ("/GPU:0",))
     cannot, instead = placement.reasons
-    assert cannot.startswith("the dual pipeline cannot be had: isolating memory needs two GPUs")
+    assert cannot.startswith("the dual pipeline is not available: isolating memory needs two GPUs")
     assert instead == "there is no GPU 1: GPU 0 trains in its place"
     assert calls == [("visible", ["0"], "GPU"), ("growth", "0", True)]
 
@@ -202,8 +203,16 @@ def test_without_a_gpu_the_cpu_trains():
     """The default strategy, and the reason."""
     placement, calls = placed(0)
     assert (placement.strategy, placement.data_device, placement.model_devices) == (DEFAULT, "/CPU:0", ("/CPU:0",))
-    assert placement.reasons == ("TensorFlow sees no GPU: the CPU trains",)
+    assert placement.reasons == ("TensorFlow sees no GPU: training on the CPU",)
     assert calls == []
+
+
+@pytest.mark.parametrize("gpus", [0, 1, 2])
+def test_shapes_are_chosen_for_the_devices_that_train(gpus):
+    """Static on a GPU, relaxed without one, whatever drivers the machine has: the placement is what decides."""
+    placement, _ = placed(gpus)
+    shapes = resolve_shapes(Recipe(), has_gpu=placement.has_gpu).data.shapes
+    assert shapes == ("planned" if gpus else "relaxed")
 
 
 @pytest.mark.parametrize(("data_gpu", "model_gpu"), [(0, 1), (1, 0), (5, 2)])
@@ -214,7 +223,7 @@ def test_without_a_gpu_logical_devices_have_the_two_roles(data_gpu, model_gpu):
     assert (placement.data_device, placement.model_devices) == (f"/CPU:{first}", (f"/CPU:{1 - first}",))
     assert placement.roles[placement.data_device] == f"in place of GPU {data_gpu}"
     assert (placement.mode, placement.strategy) == ("dual", ONE)
-    assert placement.reasons == ("TensorFlow sees no GPU: 2 logical CPU devices take the places of GPUs",)
+    assert placement.reasons == ("TensorFlow sees no GPU: 2 logical CPU devices stand in for GPUs",)
     assert calls == [("stable", "0", [("limit", None)] * 2)]
 
 
@@ -247,7 +256,7 @@ def test_a_cpu_that_cannot_be_split_does_everything(devices):
     """The last fallback: one device, and both reasons."""
     placement, _ = placed(0, started=True, **devices)
     assert (placement.mode, placement.strategy, placement.replicas) == ("single", DEFAULT, 1)
-    assert "cannot be split in 2, one device does everything" in placement.reasons[1]
+    assert "cannot be split into 2 devices, one does everything" in placement.reasons[1]
     assert "already started" in placement.reasons[1]
 
 
@@ -258,7 +267,7 @@ def test_a_person_reads_mode_roles_and_reasons():
         "mode: dual, strategy: OneDeviceStrategy",
         "features: /CPU:1 (in place of GPU 1)",
         "model: /CPU:0 (in place of GPU 0)",
-        "note: TensorFlow sees no GPU: 2 logical CPU devices take the places of GPUs",
+        "note: TensorFlow sees no GPU: 2 logical CPU devices stand in for GPUs",
     ]
 
 

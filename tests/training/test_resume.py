@@ -20,7 +20,7 @@ def test_killed_at_any_moment_a_run_ends_with_the_same_bits(runs):
         killed.tell(signal.SIGKILL).end()
     ended = runs.start("killed").end()
     assert ended.status == 0, ended.said
-    assert "codec: finished before, after 20 steps" in ended.said
+    assert "codec: already finished, after 20 steps" in ended.said
     assert differences(runs.folder("killed"), runs.folder("whole")) == []
     assert summary(runs.folder("killed"))["retraces_after_warmup"] == 0
 
@@ -32,7 +32,7 @@ def test_killed_with_free_lengths_a_run_ends_with_the_same_bits(runs, relaxed):
     saving.until_stopped().tell(signal.SIGKILL).end()
     ended = runs.start("killed-relaxed", *relaxed).end()
     assert ended.status == 0, ended.said
-    assert "gpt: goes on after step" in ended.said
+    assert "gpt: resuming after step" in ended.said
     assert "Static shapes (pad_to_fixed_length): False, relaxed: text up to 12, mel up to 68," in ended.said
     assert differences(runs.folder("killed-relaxed"), runs.folder("relaxed"), ["gpt"]) == []
 
@@ -69,13 +69,13 @@ def test_told_to_stop_a_run_saves_its_step_and_goes_on_from_there(runs):
     assert f"process {first.process.pid} on" in second.said
     stopped = first.tell(signal.SIGINT, signal.SIGCONT).end()
     assert stopped.status == 130, stopped.said
-    assert "of the codec stage, which is saved; the same command goes on from there" in stopped.said
+    assert "of the codec stage, which is saved; run the same command to resume" in stopped.said
     (saved,) = Checkpoints(runs.folder("told") / "codec").steps()[-1:]
     assert saved == first.steps("codec")
     again = runs.start("told", *CODEC, stop_at=has_stepped("codec", saved + 1)).until_stopped()
     again = again.tell(signal.SIGTERM, signal.SIGCONT).end()
     assert again.status == 130, again.said
-    assert f"codec: goes on after step {saved} of 20" in again.said
+    assert f"codec: resuming after step {saved} of 20" in again.said
     assert runs.start("told", *CODEC).end().status == 0
     assert differences(runs.folder("told"), runs.folder("whole"), ["codec"]) == []
 
@@ -100,9 +100,9 @@ def test_damaged_checkpoints_are_set_aside_for_an_older_one(runs):
     cut.write_bytes(cut.read_bytes()[:-1000])
     ended = runs.start("damaged", *CODEC).end()
     assert ended.status == 0
-    assert "step-00000020: this checkpoint cannot be used, state.safetensors is not what was written" in ended.said
+    assert "step-00000020: this checkpoint cannot be used, state.safetensors does not match its checksum" in ended.said
     assert "step-00000016: this checkpoint cannot be used, state.safetensors has" in ended.said
-    assert "codec: goes on after step 12 of 20" in ended.said
+    assert "codec: resuming after step 12 of 20" in ended.said
     assert differences(folder, runs.folder("whole"), ["codec"]) == []
 
 

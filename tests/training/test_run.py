@@ -88,7 +88,7 @@ def test_losses_are_the_same_on_every_tensorflow(runs):
     folder = from_golden(runs, "given", without="gpt")
     ended = runs.start("given").end()
     assert ended.status == 0, ended.said
-    assert "codec: finished before, after 20 steps" in ended.said
+    assert "codec: already finished, after 20 steps" in ended.said
     assert losses(folder, "gpt") == pytest.approx(expected["gpt"], rel=1e-3)
 
 
@@ -98,7 +98,7 @@ def test_a_checkpoint_of_the_oldest_tensorflow_goes_on(runs, stage, without):
     folder = from_golden(runs, f"oldest-{stage}", without)
     ended = runs.start(f"oldest-{stage}", *([CODEC] if stage == "codec" else [])).end()
     assert ended.status == 0, ended.said
-    assert f"{stage}: goes on after step {KEPT} of 20" in ended.said
+    assert f"{stage}: resuming after step {KEPT} of 20" in ended.said
     expected = json.loads((GOLDEN / "losses.json").read_text())[stage]
     assert losses(folder, stage) == pytest.approx(expected[KEPT:], rel=1e-3)
 
@@ -108,7 +108,7 @@ def test_more_steps_go_on_from_the_end(runs):
     folder = copy(runs, "more")
     ended = runs.start("more", CODEC, UNSEEN, "train.steps=22").end()
     assert ended.status == 0, ended.said
-    assert "codec: goes on after step 20 of 22" in ended.said
+    assert "codec: resuming after step 20 of 22" in ended.said
     assert losses(folder, "codec")[:20] == losses(runs.folder("whole"), "codec")
     assert len(losses(folder, "codec")) == 22
 
@@ -119,7 +119,7 @@ def test_what_is_finished_is_not_repeated(runs):
     ended = runs.start("again").end()
     assert ended.status == 0, ended.said
     for stage in ("codec", "gpt"):
-        assert f"{stage}: finished before, after 20 steps; it is not repeated" in ended.said
+        assert f"{stage}: already finished, after 20 steps; skipped" in ended.said
     assert differences(folder, runs.folder("whole")) == []
     assert read_model_folder(folder / "model")[0].parts == ("gpt", "codec")
 
@@ -129,7 +129,7 @@ def test_a_finished_stage_with_other_inputs_trains_anew(runs):
     folder = copy(runs, "anew")
     ended = runs.start("anew", CODEC, UNSEEN, "codec.steps=2", "codec.commitment=0.5").end()
     assert ended.status == 0, ended.said
-    assert "codec: trained anew, because its inputs changed: codec.commitment 0.25 -> 0.5" in ended.said
+    assert "codec: training anew because its settings or data changed: codec.commitment 0.25 -> 0.5" in ended.said
     assert final(folder, "codec.1") == final(runs.folder("whole"), "codec")
     assert len(losses(folder, "codec")) == 2
 
@@ -140,7 +140,7 @@ def test_an_unfinished_stage_with_other_inputs_goes_on_and_says_what_changed(run
     ended = runs.start("other", UNSEEN, "train.ema_decay=0", "train.dropout=0").end()
     assert ended.status == 0, ended.said
     changed = "train.dropout 0.1 -> 0.0, train.ema_decay 0.999 -> 0.0"
-    assert f"gpt: goes on with other inputs than it was begun with: {changed}" in ended.said
+    assert f"gpt: resuming with changed settings or data: {changed}" in ended.said
     assert losses(folder, "gpt")[:16] == losses(runs.folder("whole"), "gpt")[:16]
     assert len(losses(folder, "gpt")) == 20
 

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from xtts.training.signals import interrupted, told_to_stop
+from xtts.training.signals import interrupted, stop_on_signal
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="signals are POSIX's")
 BOTH = pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -27,7 +27,7 @@ def be_told(number):
 
 @BOTH
 def test_a_signal_sets_an_event(number):
-    with told_to_stop() as stop:
+    with stop_on_signal() as stop:
         assert not stop.is_set()
         os.kill(os.getpid(), number)
         assert stop.wait(600)

@@ -141,7 +141,7 @@ def _load_model(folder: Path, recipe: Recipe) -> _TrainedModel:
                 f"{folder}: its model has no codec, which evaluation needs; import it again with --dvae dvae.pth"
             )
         return _TrainedModel(speaker.model.codec, speaker.model.mel_norms, speaker, device)
-    state = Checkpoints(folder / "codec", say=lambda line: None).newest() if (folder / "codec").is_dir() else None
+    state = Checkpoints(folder / "codec", log=lambda line: None).newest() if (folder / "codec").is_dir() else None
     try:
         stats = np.array(json.loads((folder / "mel_stats.json").read_text(encoding="utf-8"))["stats"], np.float32)
     except (OSError, ValueError, KeyError):

@@ -1,6 +1,6 @@
-"""What a run is made from: a recipe comes in; its corpus, checked, its tokenizer and its length tables go out.
+"""The dataset of a run: its checked corpus, split for validation, its tokenizer and the length of every utterance.
 
-A recipe that names no corpus gets the demo corpus, made once and kept beside the runs.
+A recipe that names no corpus gets a demo corpus, made once and kept beside the runs.
 """
 
 from pathlib import Path
@@ -21,11 +21,11 @@ from xtts.recipe.schema import Recipe
 from xtts.text import tokenizer as text
 from xtts.text.normalise import normalise
 
-Log = Callable[[str], None]  # a line for the user
+Log = Callable[[str], None]  # prints a line for the user
 
 
 class Split(NamedTuple):
-    """Utterances and their lengths, row by row."""
+    """Utterances, and a table with the lengths of each."""
 
     corpus: Corpus
     lengths: Lengths
@@ -33,7 +33,7 @@ class Split(NamedTuple):
 
 @attrs.frozen
 class Dataset:
-    """Everything that is read before a run is planned."""
+    """What a run trains on."""
 
     train: Split
     held_out: Split  # for validation; may be empty
@@ -41,16 +41,16 @@ class Dataset:
     rejected: List[Rejected]  # of both, each once
 
 
-def load_dataset(recipe: Recipe, say: Log) -> Dataset:
-    """Read, check and measure what a recipe trains on; `say` is told what was found."""
-    most = length_limits(recipe)  # first of all: a limit the model cannot have is said before anything is read,
-    text.check_tokenizer(recipe.text)  # and a package that is missing before a corpus is made
-    source = recipe.data.train or _demo_corpus(recipe, say)
-    whole = load_checked_corpus(source, recipe.data.format, recipe.data.language, say)
+def load_dataset(recipe: Recipe, log: Log) -> Dataset:
+    """Read, check and measure what a recipe trains on; what was found is logged."""
+    limits = length_limits(recipe)  # first: a limit beyond the model's is an error before anything is read,
+    text.check_tokenizer(recipe.text)  # and so is a missing package before a corpus is made
+    source = recipe.data.train or _demo_corpus(recipe, log)
+    whole = load_checked_corpus(source, recipe.data.format, recipe.data.language, log)
     if recipe.data.val is not None:
         train, held_out = (
             whole,
-            load_checked_corpus(recipe.data.val, recipe.data.format, recipe.data.language, say, at_least=1),
+            load_checked_corpus(recipe.data.val, recipe.data.format, recipe.data.language, log, at_least=1),
         )
     else:
         kept, held = split.split_corpus(whole.utterances, recipe.data.validation_share, recipe.run.seed)
@@ -58,8 +58,8 @@ def load_dataset(recipe: Recipe, say: Log) -> Dataset:
         held_out = attrs.evolve(whole, utterances=held, rejected=[])
     spoken = [*train.utterances, *held_out.utterances]
     tokenizer = text.make_tokenizer(recipe.text, [(one.text, one.language) for one in spoken])
-    train_part = _measured(train, tokenizer, recipe, most, at_least=1)
-    held_part = _measured(held_out, tokenizer, recipe, most, at_least=0)
+    train_part = _measured(train, tokenizer, recipe, limits, at_least=1)
+    held_part = _measured(held_out, tokenizer, recipe, limits, at_least=0)
     return Dataset(train_part, held_part, tokenizer, [*train_part.corpus.rejected, *held_part.corpus.rejected])
 
 
@@ -79,17 +79,19 @@ def plan_dataset(
 
 
 def load_checked_corpus(
-    path: str, format: str, language: str, say: Log, at_least: int = corpora.MIN_UTTERANCES
+    path: str, format: str, language: str, log: Log, at_least: int = corpora.MIN_UTTERANCES
 ) -> Corpus:
     """The corpus at `path`, with every recording decoded once."""
     with ProgressBar("reading headers") as bar:
         found = corpora.read_corpus(path, format, language, progress=bar, at_least=at_least)
-    say(f"{found.layout.metadata}: {found.layout.format} ({found.layout.why})")
+    log(f"{found.layout.metadata}: {found.layout.format} ({found.layout.why})")
     with ProgressBar("checking recordings") as bar:
         return check.check_recordings(found, progress=bar, at_least=at_least)
 
 
-def _measured(corpus: Corpus, tokenizer: text.Tokenizer, recipe: Recipe, most: Tuple[int, int], at_least: int) -> Split:
+def _measured(
+    corpus: Corpus, tokenizer: text.Tokenizer, recipe: Recipe, limits: Tuple[int, int], at_least: int
+) -> Split:
     def speakable(said: str, language: str) -> bool:
         unknown = set(tokenizer.unknown(said, language))
         return any(letter.isalnum() and letter not in unknown for letter in normalise(said, language).lower())
@@ -101,8 +103,8 @@ def _measured(corpus: Corpus, tokenizer: text.Tokenizer, recipe: Recipe, most: T
                 tokenizer.encode,
                 speakable,
                 recipe.audio,
-                max_text_length=most[0],
-                max_mel_frames=most[1],
+                max_text_length=limits[0],
+                max_mel_frames=limits[1],
                 tokenizer=tokenizer.digest(),
                 progress=bar,
                 at_least=at_least,
@@ -110,12 +112,12 @@ def _measured(corpus: Corpus, tokenizer: text.Tokenizer, recipe: Recipe, most: T
         )
 
 
-def _demo_corpus(recipe: Recipe, say: Log) -> str:
-    """The folder of the demo corpus this recipe asks for."""
+def _demo_corpus(recipe: Recipe, log: Log) -> str:
+    """The folder of the demo corpus that the recipe describes."""
     asked = recipe.demo
     small = "" if asked.vocabulary == "wide" else f"-{asked.vocabulary}"
     name = f"demo-{'-'.join(asked.languages)}{small}-{asked.voices}-voices-{asked.minutes:g}-minutes"
-    say("no corpus is named in data.train: a demo corpus is spoken by espeak-ng")
+    log("data.train names no corpus: espeak-ng speaks a demo corpus")
     with ProgressBar("speaking the demo corpus") as bar:
         made = make.make_demo_corpus(
             Path(recipe.run.folder) / f"{name}-seed-{recipe.run.seed}",

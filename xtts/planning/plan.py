@@ -1,7 +1,7 @@
-"""The plan of a run: a recipe and the lengths of a corpus come in; every shape, batch, trace, step and byte goes out.
+"""The plan of a run: its shapes, batches, traces, steps and memory, computed before it starts and without TensorFlow.
 
-TensorFlow is not asked for any of it. `Plan.text()` is the page a person reads before the first step, `as_json()` the
-same for a machine; `layout` and `order` are what the run then follows.
+`Plan.text()` is the page a person reads before the first step, `as_json()` the same for a machine; `layout` and `order`
+are what the run then follows.
 """
 
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Tuple
@@ -29,12 +29,12 @@ PASSES = 3  # the work of a training step, in forward passes: one forward, two b
 
 
 class PlanError(XttsError):
-    """A corpus and a recipe that make no run."""
+    """A corpus and a recipe that cannot be trained."""
 
 
 @attrs.frozen
 class MachineSpeed:
-    """How fast a machine traces and steps, by which the number of shapes is chosen.
+    """How fast a machine traces and steps, which decides how many shapes pay off.
 
     The defaults were measured on two CPU cores with 4 layers of 256 (TensorFlow 2.21). A GPU traces as slowly and steps
     far faster, so that fewer shapes pay there.
@@ -47,11 +47,11 @@ class MachineSpeed:
 
 @attrs.frozen
 class EpochWork:
-    """What an epoch computes, over what its recordings need."""
+    """The work of an epoch, relative to that of its recordings without padding."""
 
-    ratio: float  # with the padding of lengths
+    ratio: float  # with padded lengths
     computed: float  # with the blank rows of last batches as well
-    of_shapes: Tuple[float, ...]  # each shape's own `ratio`
+    of_shapes: Tuple[float, ...]  # `ratio` of each shape
 
 
 @attrs.frozen(eq=False)
@@ -62,10 +62,10 @@ class Plan:
     layout: ShapePlan
     order: BatchOrder
     seconds: float  # of recordings
-    pace: float  # text tokens a code, in the mean: how fast the voices read
-    rejected: Dict[str, int]  # utterances, by the reason they were set aside for
+    tokens_per_code: float  # text tokens, on average: how fast the voices read
+    rejected: Dict[str, int]  # number of utterances, by the reason they were set aside
     work: EpochWork
-    curve: Dict[int, float]  # `Work.computed` with as many planned shapes
+    curve: Dict[int, float]  # `EpochWork.computed`, by number of planned shapes
     parts: Dict[str, ParameterCount]  # parameters
     budgets: Dict[str, MemoryBudget]  # bytes, by device
     advice: Tuple[str, ...]
@@ -76,7 +76,7 @@ class Plan:
 
     @property
     def traces(self) -> int:
-        """How often the step of one stage is traced: once a shape, or once for all when lengths are free."""
+        """How often the step of one stage is traced: once a shape, or once in all when lengths are dynamic."""
         return 1 if self.recipe.data.shapes == "relaxed" else len(self.layout.shapes)
 
     @property
@@ -106,7 +106,7 @@ class Plan:
             "seed": self.recipe.run.seed,
             "utterances": self.utterances,
             "seconds": self.seconds,
-            "pace": self.pace,
+            "pace": self.tokens_per_code,
             "rejected": dict(self.rejected),
             "shapes": self._shapes(),
             "work_ratio": self.work.ratio,
@@ -168,19 +168,19 @@ def make_plan(
         if long.any():
             reasons[reason] = reasons.get(reason, 0) + int(long.sum())
     if not usable.any():
-        raise PlanError(_nothing(reasons))
+        raise PlanError(_nothing_usable(reasons))
 
     replicas = replicas or recipe.devices.replicas
-    layout = _layout(recipe, size.gpt, text[usable], mel[usable], replicas, speed or MachineSpeed())
+    layout = _plan_layout(recipe, size.gpt, text[usable], mel[usable], replicas, speed or MachineSpeed())
     shape_of = np.full(len(text), shapes.SET_ASIDE, np.int16)
     shape_of[usable] = layout.shape_of
     layout = attrs.evolve(layout, shape_of=shape_of)
     order = BatchOrder(shape_of, tuple(shape.batch_size for shape in layout.shapes), recipe.run.seed, replicas)
 
     joint = np.where(usable, shapes.joint_length(text, mel), 0)
-    work = _work(recipe, layout, order, joint, step_cost(size.gpt).reduced())
+    work = _epoch_work(recipe, layout, order, joint, step_cost(size.gpt).reduced())
     numbers = {*CURVE, len(layout.shapes)} if recipe.data.shapes == "planned" else {*CURVE}
-    curve = _curve(joint[usable], step_cost(size.gpt), recipe.train.batch_size, replicas, sorted(numbers))
+    curve = _padding_curve(joint[usable], step_cost(size.gpt), recipe.train.batch_size, replicas, sorted(numbers))
     frames = int(mel[usable].sum(dtype=np.int64))
     estimate = MemoryEstimate(
         recipe=recipe,
@@ -195,7 +195,7 @@ def make_plan(
         layout,
         order,
         seconds=frames * recipe.audio.hop_length / recipe.audio.sample_rate,
-        pace=int(text[usable].sum(dtype=np.int64)) * FRAMES_PER_CODE / frames,
+        tokens_per_code=int(text[usable].sum(dtype=np.int64)) * FRAMES_PER_CODE / frames,
         rejected=reasons,
         work=work,
         curve=curve,
@@ -224,7 +224,7 @@ def resolve_shapes(recipe: Recipe, begun: Optional[str] = None, has_gpu: Optiona
 
 
 def length_limits(recipe: Recipe) -> Tuple[int, int]:
-    """The longest text, in tokens, and the longest recording, in mel frames, that a run has a place for.
+    """The longest text, in tokens, and the longest recording, in mel frames, that a run can train on.
 
     A fixed shape has the recipe's limits. Other shapes grow with the corpus, as far as the model has positions.
     """
@@ -239,7 +239,7 @@ def length_limits(recipe: Recipe) -> Tuple[int, int]:
 
 
 def _too_long(recipe: Recipe, text: "Ints", mel: "Ints") -> Dict[str, "Ints"]:
-    """Which utterances the run has no place for, by reason; each counts once."""
+    """Which utterances are too long for the run, by reason; each counts once."""
     most_text, most_mel = length_limits(recipe)
     long_text = text > most_text
     return {
@@ -248,7 +248,9 @@ def _too_long(recipe: Recipe, text: "Ints", mel: "Ints") -> Dict[str, "Ints"]:
     }
 
 
-def _layout(recipe: Recipe, gpt: GptSize, text: "Ints", mel: "Ints", replicas: int, speed: MachineSpeed) -> ShapePlan:
+def _plan_layout(
+    recipe: Recipe, gpt: GptSize, text: "Ints", mel: "Ints", replicas: int, speed: MachineSpeed
+) -> ShapePlan:
     data, train = recipe.data, recipe.train
     if data.shapes == "fixed":
         return shapes.fixed_shapes(text, mel, data.max_text_length, data.max_mel_frames, train.batch_size)
@@ -264,15 +266,17 @@ def _layout(recipe: Recipe, gpt: GptSize, text: "Ints", mel: "Ints", replicas: i
     return shapes.plan_shapes(text, mel, step_cost(gpt), train.batch_size, count, weighing, replicas)
 
 
-def _curve(joint: "Ints", work: StepCost, batch_size: int, replicas: int, numbers: List[int]) -> Dict[int, float]:
-    """The work of an epoch with each number of planned shapes, as far as there are as many lengths."""
+def _padding_curve(
+    joint: "Ints", work: StepCost, batch_size: int, replicas: int, numbers: List[int]
+) -> Dict[int, float]:
+    """The work of an epoch by number of planned shapes, up to the number of different lengths."""
     lengths, counts = shapes.length_histogram(joint)
     rows = replicas * shapes.batch_sizes(lengths, batch_size)
     best = shapes.boundaries(lengths, counts, work, numbers[-1], rows)
     return {k: shapes.work_ratio(lengths, counts, best[k], work, rows) for k in numbers if k in best}
 
 
-def _work(recipe: Recipe, layout: ShapePlan, order: BatchOrder, joint: "Ints", work: StepCost) -> EpochWork:
+def _epoch_work(recipe: Recipe, layout: ShapePlan, order: BatchOrder, joint: "Ints", work: StepCost) -> EpochWork:
     """The work of an epoch; `joint` has one entry an utterance."""
     taken = layout.shape_of >= 0
     real = np.bincount(layout.shape_of[taken], weights=work.of(joint[taken].astype(np.int64)))  # exact below 2^53
@@ -292,7 +296,7 @@ def _work(recipe: Recipe, layout: ShapePlan, order: BatchOrder, joint: "Ints", w
 def _relaxed_work(layout: ShapePlan, order: BatchOrder, joint: "Ints", work: StepCost) -> "Ints":
     """Each pool's work in the first epoch: a step is as long as its longest member.
 
-    It has no blank rows but those that give every worker as many.
+    Its only blank rows are those that give every worker the same number.
     """
     members = order.epoch(0).members
     first = np.cumsum(layout.counts) - layout.counts  # each pool's, among the members
@@ -308,7 +312,7 @@ def _relaxed_work(layout: ShapePlan, order: BatchOrder, joint: "Ints", work: Ste
 
 
 def _shape_advice(recipe: Recipe, layout: ShapePlan, work: EpochWork, curve: Dict[int, float]) -> List[str]:
-    """What to write where fewer shapes would compute less: a small corpus leaves last batches blank."""
+    """What to write where fewer shapes would compute less: a small corpus leaves last batches partly blank."""
     fewest = min(curve, key=lambda number: curve[number])
     if recipe.data.shapes != "planned" or fewest >= len(layout.shapes) or curve[fewest] >= work.computed:
         return []
@@ -318,10 +322,10 @@ def _shape_advice(recipe: Recipe, layout: ShapePlan, work: EpochWork, curve: Dic
     ]
 
 
-def _nothing(reasons: Mapping[str, int]) -> str:
+def _nothing_usable(reasons: Mapping[str, int]) -> str:
     if not reasons:
         return "the corpus has no utterances; name one that has, in data.train"
     count = count_of(sum(reasons.values()), "utterance")
     return (
-        f"none of {count} can be trained on ({format_reasons(reasons)}); mend the corpus, or name another in data.train"
+        f"none of {count} can be trained on ({format_reasons(reasons)}); fix the corpus, or name another in data.train"
     )

@@ -1,11 +1,11 @@
-"""Checkpoints: what a stage needs to go on exactly comes in, and comes back whole, whatever happened between.
+"""Checkpoints: everything a stage needs to resume exactly, written so that a crash never leaves half of one.
 
     <folder>/step-00001000/state.safetensors    the tensors
     <folder>/step-00001000/state.json           step, loss and counters; size and checksum of the tensors, and its own
 
-A checkpoint is written to a hidden folder, forced to the disk and renamed at once: a folder `step-…` is whole unless
-the disk lost something. One that is damaged is renamed to `aside-step-…`, never deleted. There is one writer at a time
-(see `lock`); others may read while it writes. A step that is saved again gets a folder `step-00001000-2`.
+A checkpoint is written to a hidden folder, synced to the disk and then renamed, so a folder `step-…` is complete unless
+the disk lost data. A damaged one is renamed to `aside-step-…`, never deleted. There is one writer at a time (see
+`run_lock`); others may read while it writes. A step that is saved again gets a folder `step-00001000-2`.
 """
 
 import errno
@@ -37,7 +37,7 @@ DAMAGE = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EIO}  # other failure
 
 
 class CheckpointError(XttsError):
-    """Checkpoints that are all damaged, or a folder that cannot be read or renamed."""
+    """Every checkpoint is damaged, or a folder cannot be read or renamed."""
 
 
 class _Damaged(Exception):
@@ -46,7 +46,7 @@ class _Damaged(Exception):
 
 @attrs.frozen(eq=False)
 class TrainingState:
-    """What a stage needs to go on exactly."""
+    """Everything a stage needs to resume exactly."""
 
     step: int  # optimizer steps done
     tensors: Dict[str, np.ndarray]  # weights, optimizer, EMA; views of the file, read-only, when they were read
@@ -59,11 +59,11 @@ class Checkpoints:
 
     folder: Path
     keep: int = attrs.field(default=3, validator=attrs.validators.ge(1))
-    say: Callable[[str], None] = print
+    log: Callable[[str], None] = print
     _is_swept: bool = attrs.field(default=False, init=False)
 
     def save(self, state: TrainingState, loss: Optional[float] = None) -> Optional[Path]:
-        """Write a checkpoint and remove those it supersedes; None, said in a sentence, when the disk refuses."""
+        """Write a checkpoint and remove those it supersedes. None when it could not be written, which is logged."""
         partial = None
         try:
             self._sweep()
@@ -75,15 +75,15 @@ class Checkpoints:
             _sync_folder(self.folder)
         except (OSError, CheckpointError) as error:
             size = sum(tensor.nbytes for tensor in state.tensors.values())
-            self.say(
+            self.log(
                 f"{self.folder}: the checkpoint of step {state.step} ({size / 1e6:,.1f} MB) could not be written: "
-                f"{_reason(error)}. Older ones are untouched and the run goes on; make room there, or make it writable."
+                f"{_reason(error)}. Older ones are untouched and training continues; free space, or make it writable."
             )
             return None
         finally:
             if partial:
                 shutil.rmtree(partial, ignore_errors=True)
-        with suppress(CheckpointError):  # what is not removed takes space, no more
+        with suppress(CheckpointError):  # an old checkpoint that stays only takes space
             self._prune(final)
         return final
 
@@ -102,7 +102,7 @@ class Checkpoints:
     def _first_whole(self, candidates: Callable[[], List[Path]]) -> Optional[TrainingState]:
         tried: List[Path] = []
         while True:
-            # Listed anew each time: a run that goes on meanwhile adds and removes checkpoints.
+            # Listed again each time: a run may add and remove checkpoints meanwhile.
             left = [folder for folder in candidates() if folder not in tried]
             if not left:
                 break
@@ -117,19 +117,19 @@ class Checkpoints:
         if set(self._folders()) - set(tried) or not (tried or self._children(ASIDE)):
             return None
         raise CheckpointError(
-            f"{self.folder}: every checkpoint is damaged, those that were set aside are named {ASIDE}step-…; "
-            "put a sound copy of one back as step-…, or rename this folder to start the stage anew"
+            f"{self.folder}: every checkpoint is damaged; those set aside are named {ASIDE}step-…: "
+            "restore a backup of one as step-…, or rename this folder to train the stage from the beginning"
         )
 
     def _put_aside(self, folder: Path, reason: str) -> None:
         try:
-            place = f"it is set aside as {_renamed(folder, ASIDE + folder.name).name}"
-        except OSError as error:  # whoever only reads may have no right to
-            place = f"it could not be set aside ({_reason(error)})"
-        self.say(f"{folder}: this checkpoint cannot be used, {reason}; {place}, and an older one is looked for.")
+            place = f"it is kept as {_renamed(folder, ASIDE + folder.name).name}"
+        except OSError as error:  # a reader may lack the permission
+            place = f"it could not be renamed ({_reason(error)})"
+        self.log(f"{folder}: this checkpoint cannot be used, {reason}; {place}, and an older one is tried.")
 
     def _prune(self, new: Path) -> None:
-        """Remove what `new` supersedes; what cannot be read is not judged here."""
+        """Remove what `new` supersedes; checkpoints that cannot be read are left alone."""
         losses = self._losses()
         sound = [folder for folder, loss in losses.items() if loss != -math.inf]
         last_of_step = {_key(folder)[0]: folder for folder in sound}
@@ -165,7 +165,7 @@ class Checkpoints:
         return f"step-{step:08d}-{max(again) + 1}" if again else f"step-{step:08d}"
 
     def _sweep(self) -> None:
-        """Before the first checkpoint is written: what a killed process left half written or half removed."""
+        """Before the first save: remove what a killed process left half written or half removed."""
         if not self._is_swept:
             self.folder.mkdir(parents=True, exist_ok=True)
             _sync_folder(self.folder.parent)
@@ -175,18 +175,18 @@ class Checkpoints:
 
 
 def set_aside(folder: Path) -> Path:
-    """Rename a stage's folder to the first free of `codec.1`, `codec.2`, …, and say where it is."""
+    """Rename a stage's folder to the first free of `codec.1`, `codec.2`, …, and return the new path."""
     try:
         return _renamed(folder, folder.name)
     except OSError as error:
-        raise CheckpointError(f"{folder}: it cannot be set aside, {_reason(error)}; rename it yourself") from None
+        raise CheckpointError(f"{folder}: it cannot be renamed, {_reason(error)}; rename it yourself") from None
 
 
 def _write(folder: Path, state: TrainingState, loss: Optional[float]) -> None:
     path = folder / TENSORS
     with _system_errors():
         safetensors_file.write_safetensors(path, state.tensors)
-    with ThreadPoolExecutor(1) as beside:  # the checksum costs no time while the disk works
+    with ThreadPoolExecutor(1) as beside:  # the checksum is computed while the disk syncs
         synced = beside.submit(_sync, path)
         digest = _sha256(path)
         synced.result()
@@ -212,7 +212,7 @@ def _read(folder: Path) -> TrainingState:
     if size != record["bytes"]:
         raise _Damaged(f"{TENSORS} has {size:,} bytes of {record['bytes']:,}")
     if _sha256(path) != record["sha256"]:
-        raise _Damaged(f"{TENSORS} is not what was written")
+        raise _Damaged(f"{TENSORS} does not match its checksum")
     with _system_errors():
         tensors, _ = safetensors_file.read_safetensors(path)
     return TrainingState(record["step"], tensors, record["counters"])
@@ -222,14 +222,14 @@ def _record(folder: Path) -> Dict[str, Any]:
     try:
         record = json.loads((folder / RECORD).read_bytes())
     except (ValueError, RecursionError):
-        raise _Damaged(f"{RECORD} is no JSON") from None
+        raise _Damaged(f"{RECORD} is not JSON") from None
     if not isinstance(record, dict) or "format" not in record:
-        raise _Damaged(f"{RECORD} does not tell its format")
+        raise _Damaged(f"{RECORD} does not name its format")
     if record["format"] != FORMAT:
         writer = f"format {record['format']} by xtts {record.get('xtts')}"
         raise _Damaged(f"{RECORD} was written in {writer}, and this release reads format {FORMAT}")
     if record.pop("checksum", None) != _checksum(record):
-        raise _Damaged(f"{RECORD} is not what was written")
+        raise _Damaged(f"{RECORD} does not match its checksum")
     return record
 
 
@@ -238,7 +238,7 @@ def _checksum(record: Dict[str, Any]) -> str:
 
 
 def _sha256(path: Path) -> str:
-    # SHA-256 has instructions of its own on most processors: 1.1 GB/s where BLAKE2b did 0.6 to 0.8.
+    # Most processors have instructions for SHA-256: 1.1 GB/s where BLAKE2b did 0.6 to 0.8.
     sha, chunk = hashlib.sha256(), bytearray(CHUNK)
     with path.open("rb", buffering=0) as file:
         while True:
@@ -255,7 +255,7 @@ def _ranked(losses: Dict[Path, Optional[float]]) -> List[Path]:
 
 
 def _key(folder: Path) -> Tuple[int, int]:
-    """A checkpoint's step, and which of its step it is."""
+    """A checkpoint's step, and its number among those of the same step."""
     step, again = STEP.fullmatch(folder.name).groups()  # type: ignore[union-attr]  # its callers looked
     return int(step), int(again or 1)
 
@@ -271,7 +271,7 @@ def _renamed(folder: Path, name: str) -> Path:
 def _remove(folder: Path) -> None:
     gone = folder.with_name(f"{REMOVED}{folder.name}")
     with suppress(OSError):
-        folder.rename(gone)  # first, so that none is ever seen half removed
+        folder.rename(gone)  # first, so that nobody ever sees one half removed
         shutil.rmtree(gone, ignore_errors=True)
 
 
@@ -281,7 +281,7 @@ def _sync(path: Path) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Force a folder's names to the disk."""
+    """Sync a folder's entries to the disk."""
     if os.name == "nt":  # which opens no folders
         return
     descriptor = os.open(folder, os.O_RDONLY)
@@ -296,7 +296,7 @@ def _sync_folder(folder: Path) -> None:
 
 @contextmanager
 def _system_errors() -> Iterator[None]:
-    """Let out the system's own error: it tells a full disk or a missing file from tensors that make no file."""
+    """Re-raise the operating system's own error, which tells a full disk or a missing file from malformed tensors."""
     try:
         yield
     except safetensors_file.WeightsError as error:

@@ -18,12 +18,12 @@ from xtts.progress import ProgressBar
 from xtts.reporting.monitor import Monitor
 from xtts.training.checkpoint import Checkpoints, TrainingState
 from xtts.training.context import StageSetup
-from xtts.training.signals import told_to_stop
+from xtts.training.signals import stop_on_signal
 from xtts.training.stages.stage import AVERAGE, MODEL, trainable_weights
 from xtts.training.step import StepResult, TrainingSteps
 from xtts.weights.assignment import assign_weights, published_value
 
-NOT_SAVED = "which could not be saved; the same command goes on from the newest checkpoint there is"
+NOT_SAVED = "which could not be saved; run the same command to resume from the newest checkpoint"
 
 
 class RunStopped(XttsError):
@@ -56,16 +56,16 @@ class TrainingLoop:
             if len(prefetcher.scheduler.devices) > 1:
                 self.monitor.measures["division"] = prefetcher.scheduler.shares
             self.monitor.warm()
-            with told_to_stop() as stop, self._summary_on_error():
+            with stop_on_signal() as stop, self._summary_on_error():
                 for work in prefetcher:
                     if work.step == 0:
                         self.setup.begin(work)
-                    work, is_told = context.collectives.agreed(work, stop)
+                    work, stop_requested = context.collectives.agree_on_step(work, stop)
                     began = time.monotonic()
                     result = self.steps(work)
                     self.model_intervals.append(Interval(began, time.monotonic()))
                     self._record(work, result, prefetcher)
-                    if self._after_step(work.step + 1, is_told()):
+                    if self._after_step(work.step + 1, stop_requested()):
                         break
         assert self.last is not None
         return self.last
@@ -96,8 +96,8 @@ class TrainingLoop:
             skipped=not result.is_finite,
         )
 
-    def _after_step(self, step: int, is_told: bool) -> bool:
-        """Validate, sample and save when due; whether the stage is over. `is_told`: a signal asks to stop."""
+    def _after_step(self, step: int, stop_requested: bool) -> bool:
+        """Validate, sample and save when due; whether the stage is over."""
         every, total = self.setup.context.recipe.train, self.setup.steps
         is_last, loss = step == total, None
         if _is_due(step, every.validate_every, is_last):
@@ -107,14 +107,14 @@ class TrainingLoop:
             self._sample(step)
         self.is_finished = is_over
         is_saved = False
-        if is_over or _is_due(step, every.save_every, False) or is_told:
+        if is_over or _is_due(step, every.save_every, False) or stop_requested:
             with self.monitor.phase("checkpoint"):
                 self.last = self.state(step)
                 is_saved = self.checkpoints.save(self.last, loss) is not None
                 self.monitor.write_summary(finished=is_over)
-        if is_told:
+        if stop_requested:
             where = f"step {step:,} of {total:,} of the {self.setup.stage.name} stage"
-            what = "which is saved; the same command goes on from there"
+            what = "which is saved; run the same command to resume"
             raise RunStopped(f"stopped after {where}, {what if is_saved else NOT_SAVED}")
         return is_over
 

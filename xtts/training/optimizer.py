@@ -1,8 +1,8 @@
-"""AdamW and its schedules: gradients and the number of the step come in; weights, moments and their average move.
+"""AdamW, learning rate schedules, gradient clipping and the running average of the weights.
 
-Plain tf.Module code, the same on every TensorFlow. Nothing is counted in a variable: the learning rate, the bias
-corrections and all else that depends on time is a function of the step, so resuming is an integer. Every replica moves
-its own copies, all by the same gradients.
+Plain tf.Module code, the same on every TensorFlow. No variable counts steps: the learning rate, the bias corrections
+and everything else that depends on time is a function of the step number, so resuming needs one integer. Every replica
+updates its own copies, all with the same gradients.
 """
 
 import contextlib
@@ -18,12 +18,12 @@ from xtts.recipe.schema import TrainSection
 Tensor = Any  # tf.Tensor; TensorFlow brings no types
 Values = Callable[[Any], Any]  # of a variable, the copy of the replica that asks
 
-FIRST, SECOND, EPSILON = 0.9, 0.96, 1e-8  # AdamW's, as XTTS was trained
+BETA_1, BETA_2, EPSILON = 0.9, 0.96, 1e-8  # AdamW's, as XTTS was trained
 
 
 @attrs.frozen
 class Schedule:
-    """The learning rate of each step, from 0 on: a warm-up that rises evenly, and then what `kind` says."""
+    """The learning rate schedule: a linear warm-up, and then what `kind` says."""
 
     kind: str  # constant, cosine or noam
     peak: float
@@ -46,16 +46,16 @@ class Schedule:
         return self.peak * rise * 0.5 * (1.0 + tf.cos(np.pi * share))
 
 
-class Moved(NamedTuple):
-    """What a step did."""
+class Update(NamedTuple):
+    """The result of an update."""
 
-    norm: Tensor  # of all gradients, before they were scaled down
+    norm: Tensor  # of all gradients, before clipping
     is_finite: Tensor  # bool; False: nothing moved
     learning_rate: Tensor
 
 
 class AdamW(tf.Module):
-    """Moments of every trainable variable, and, when asked for, the running average of the weights."""
+    """The moments of every trainable variable, and their running average where ema_decay is set."""
 
     def __init__(self, variables: Sequence[Any], schedule: Schedule, train: TrainSection) -> None:
         super().__init__()
@@ -65,8 +65,8 @@ class AdamW(tf.Module):
         self.second = [_zeros(variable) for variable in self.variables_]
         self.average = [_copy(variable) for variable in self.variables_] if train.ema_decay else []
 
-    def apply(self, gradients: Sequence[Tensor], step: Tensor, loss: Tensor, values: Values) -> Moved:
-        """Move this replica's copies by gradients that are the same on all. `step`, int32 [], counts from 0."""
+    def apply(self, gradients: Sequence[Tensor], step: Tensor, loss: Tensor, values: Values) -> Update:
+        """Update this replica's copies by gradients that all replicas share. `step`, int32 [], counts from 0."""
         time = tf.cast(step, tf.float32)
         # Not tf.add_n: see layers.total.
         norm = tf.sqrt(2.0 * ordered_sum([tf.nn.l2_loss(gradient) for gradient in gradients]))
@@ -74,13 +74,13 @@ class AdamW(tf.Module):
         scale = tf.where(is_finite, tf.minimum(1.0, self._train.clip_norm / tf.maximum(norm, 1e-12)), 0.0)
         rate = self._schedule(time)
         moving = tf.where(is_finite, rate, 0.0)
-        powers = FIRST ** (time + 1.0), SECOND ** (time + 1.0)
+        powers = BETA_1 ** (time + 1.0), BETA_2 ** (time + 1.0)
         constants = {
             "lr": moving,
             "beta1_power": powers[0],
             "beta2_power": powers[1],
-            "beta1": tf.where(is_finite, FIRST, 1.0),  # 1: a step that is skipped leaves the moments as they were
-            "beta2": tf.where(is_finite, SECOND, 1.0),
+            "beta1": tf.where(is_finite, BETA_1, 1.0),  # 1: a skipped step leaves the moments unchanged
+            "beta2": tf.where(is_finite, BETA_2, 1.0),
             "epsilon": EPSILON * tf.sqrt(1.0 - powers[1]),  # TensorFlow adds it before the bias is corrected
         }
         for place, (variable, gradient) in enumerate(zip(self.variables_, gradients)):
@@ -90,17 +90,17 @@ class AdamW(tf.Module):
                 weight.assign_sub(moving * self._train.weight_decay * weight)
             tf.raw_ops.ResourceApplyAdam(var=weight.handle, m=first.handle, v=second.handle, grad=gradient, **constants)
             if self.average:
-                self._follow(values(self.average[place]), weight, time, is_finite)
-        return Moved(norm, is_finite, rate)
+                self._update_average(values(self.average[place]), weight, time, is_finite)
+        return Update(norm, is_finite, rate)
 
-    def _follow(self, average: Any, weight: Any, time: Tensor, is_finite: Tensor) -> None:
-        # Younger weights count for more at first, so that the average of a short run is not that of its beginning.
+    def _update_average(self, average: Any, weight: Any, time: Tensor, is_finite: Tensor) -> None:
+        # Recent weights count for more at first, so that the average of a short run is not dominated by its beginning.
         share = tf.where(is_finite, 1.0 - tf.minimum(self._train.ema_decay, (1.0 + time) / (10.0 + time)), 0.0)
         average.assign_add(share * (weight - average))
 
     @contextlib.contextmanager
     def averaged(self) -> Iterator[None]:
-        """Inside, the weights are their running average, where there is one."""
+        """Inside, the weights are replaced by their running average, where there is one."""
         now = [variable.numpy() for variable in self.variables_] if self.average else []
         try:
             for variable, average in zip(self.variables_, self.average):
@@ -111,13 +111,13 @@ class AdamW(tf.Module):
                 variable.assign(value)
 
     def slots(self) -> Dict[str, List[Any]]:
-        """What is kept for each variable, in their order."""
+        """The optimizer's own variables, in the order of the trainable ones."""
         slots = {"first": self.first, "second": self.second}
         return {**slots, "average": self.average} if self.average else slots
 
 
 def _decays(variable: Any) -> bool:
-    """Matrices do; biases, scales and shifts do not."""
+    """Whether weight decay applies: to matrices, not to biases, scales and shifts."""
     return len(variable.shape) > 1
 
 

@@ -1,11 +1,11 @@
-"""Which device does what: a recipe and what the installed TensorFlow sees come in, a `Placement` goes out.
+"""Device placement: which devices make features, which train, and with which TensorFlow strategy.
 
-Both `data_gpu` and `model_gpu` given: one device, or several, makes features while others train. Several GPUs in
-`model_gpu`, or `multi_gpu`: the model is mirrored over them. Otherwise one device does both. What was asked for and
-cannot be had falls back to one device, and the reason is kept to be told. Without a GPU logical CPU devices take the
-places of those a recipe names, and the same code runs on them.
+With both `data_gpu` and `model_gpu` set, some devices make features while others train (the dual pipeline). With
+several GPUs in `model_gpu`, or `multi_gpu`, the model is mirrored over them. Otherwise one device does both. A set-up
+that is not available falls back to one device, and the placement keeps the reason. On a machine without GPUs logical
+CPU devices stand in for those a recipe names, and run the same code.
 
-GPUs are numbered as the machine has them; TensorFlow numbers the visible ones anew, in the machine's order.
+GPUs are numbered as the machine numbers them; TensorFlow renumbers the visible ones, in the machine's order.
 """
 
 from typing import Any, Dict, List, Optional, Sequence, Tuple
@@ -29,14 +29,14 @@ class PlacementError(XttsError):
 
 @attrs.frozen
 class Placement:
-    """Devices by the names TensorFlow has for them, such as "/GPU:0"."""
+    """Where a run's work is done; devices have TensorFlow's names, such as "/GPU:0"."""
 
     data_device: str  # makes features
     model_devices: Tuple[str, ...]  # train; several are mirrored
     strategy: str
-    roles: Dict[str, str]  # device: what stands behind its name, for people
-    reasons: Tuple[str, ...] = ()  # for everything that is not as the recipe asks
-    further: Tuple[str, ...] = ()  # devices that make features too
+    roles: Dict[str, str]  # by device: what it is on this machine, for messages
+    reasons: Tuple[str, ...] = ()  # for each difference from what the recipe asks
+    further: Tuple[str, ...] = ()  # other devices that make features
     cluster: Optional[Cluster] = None  # whose other workers have as many devices each
 
     @property
@@ -76,7 +76,7 @@ class Placement:
         return self.strategy in (MIRRORED, WORKERS)
 
     def start_strategy(self, patience: float = 0.0) -> Any:
-        """TensorFlow's strategy; model and optimizer are made inside its scope. Workers wait for each other so long."""
+        """TensorFlow's strategy, in whose scope the model is made. `patience`: seconds to wait for workers."""
         import tensorflow as tf
 
         from xtts.model.layers import ordered_sum
@@ -94,7 +94,7 @@ class Placement:
         return tf.distribute.get_strategy()
 
     def lines(self) -> List[str]:
-        """For people: the mode, which device does what, and why it is not otherwise."""
+        """Lines to print: the mode, which device does what, and what is not as the recipe asks."""
         feature, model = (
             ", ".join(f"{device} ({self.roles[device]})" for device in devices)
             for devices in (self.data_devices, self.model_devices)
@@ -115,7 +115,7 @@ def place_devices(devices: DevicesSection, offered: Offered = OFFERED, cluster: 
 
 
 def _in_cluster(devices: DevicesSection, gpus: int, offered: Offered, cluster: Cluster) -> Placement:
-    """The strategy of several workers has every GPU that it sees train, or the one CPU: all else is hidden from it."""
+    """MultiWorkerMirroredStrategy trains on every GPU it sees, or on the one CPU, so all other GPUs are hidden."""
     reasons = []
     if devices.data_gpus and devices.model_gpus:
         reasons.append("in a cluster there is no dual pipeline: the GPUs that train make the features")
@@ -151,11 +151,13 @@ def _on_gpus(devices: DevicesSection, count: int, offered: Offered) -> Placement
             offered=offered,
         )
     except DeviceError as error:
-        return _one_or_mirrored(devices, visible, [f"the dual pipeline cannot be had: {error}"], offered)
+        return _one_or_mirrored(devices, visible, [f"the dual pipeline is not available: {error}"], offered)
     names = [*isolation.data_devices, *isolation.model_devices]
     roles = {name: f"GPU {number}" for name, number in zip(names, (*data, *model))}
     those = "both GPUs" if len(names) == 2 else f"all {len(names)} GPUs"
-    reasons = () if isolation.limited else (f"memory limits cannot be set here: {those} take what they need",)
+    reasons = (
+        () if isolation.limited else (f"memory limits cannot be set here: {those} allocate memory as they need it",)
+    )
     return _dual(isolation.data_devices, isolation.model_devices, roles, reasons)
 
 
@@ -191,7 +193,7 @@ def _one_or_mirrored(
 
 
 def _already_visible(offered: Offered) -> List[int]:
-    """The GPUs that a TensorFlow which has started sees, as the machine numbers them."""
+    """The GPUs visible to a TensorFlow that has already started, as the machine numbers them."""
     seen = [device.name for device in offered.get_visible("GPU")]
     return [number for number, gpu in enumerate(compat.physical_devices("GPU", offered)) if gpu.name in seen]
 
@@ -202,16 +204,16 @@ def _not_dual(devices: DevicesSection) -> List[str]:
 
 
 def _on_cpus(devices: DevicesSection, offered: Offered) -> Placement:
-    """The same roles on the only kind of device there is."""
+    """The same roles on CPU devices."""
     gpus = _named(devices)
-    reasons = ["TensorFlow sees no GPU: the CPU trains"]
+    reasons = ["TensorFlow sees no GPU: training on the CPU"]
     if len(gpus) > 1:
-        reasons = [f"TensorFlow sees no GPU: {len(gpus)} logical CPU devices take the places of GPUs"]
+        reasons = [f"TensorFlow sees no GPU: {len(gpus)} logical CPU devices stand in for GPUs"]
         try:
             compat.split("CPU", 0, [None] * len(gpus), offered)
-        except DeviceError as error:  # too late; but somebody may have split it before
+        except DeviceError as error:  # too late, but it may have been split before
             if len(compat.logical_devices("CPU", offered)) < len(gpus):
-                reasons.append(f"the CPU cannot be split in {len(gpus)}, one device does everything: {error}")
+                reasons.append(f"the CPU cannot be split into {len(gpus)} devices, one does everything: {error}")
                 gpus = []
     elif devices.multi_gpu:
         reasons.append(f"multi_gpu = true, but GPU {gpus[0]} is the only one: the model is not mirrored")
@@ -227,7 +229,7 @@ def _on_cpus(devices: DevicesSection, offered: Offered) -> Placement:
 
 
 def _named(devices: DevicesSection) -> List[int]:
-    """The GPUs of a recipe whose places logical CPU devices take, rising; none where one device does everything."""
+    """The GPUs of a recipe that logical CPU devices stand in for, sorted; none where one device does everything."""
     if devices.multi_gpu:
         return sorted(set(devices.visible or range(STAND_INS)))
     is_single = not devices.data_gpus and len(devices.model_gpus) < 2

@@ -85,7 +85,7 @@ def train(recipe: Recipe, log: Log = print) -> Optional[Path]:
 
 
 def resume_point(recipe: Recipe) -> str:
-    """Where a run that was interrupted goes on, for people; only who writes its folder knows."""
+    """Where a run resumes, for a message; only the process that writes its folder knows."""
     folder = Path(recipe.run.folder) / recipe.run.name
     for stage in reversed(recipe.run.stages):
         steps = Checkpoints(folder / stage).steps()
@@ -96,7 +96,7 @@ def resume_point(recipe: Recipe) -> str:
 
 @contextlib.contextmanager
 def enough_memory(recipe: Recipe) -> Iterator[None]:
-    """What is done within needs memory: where there is not enough, a RunError says what to lower."""
+    """Turn running out of memory inside into a RunError that says which settings to lower."""
     import tensorflow as tf
 
     try:
@@ -112,13 +112,13 @@ def enough_memory(recipe: Recipe) -> Iterator[None]:
 
 
 def newest_sample(folder: Path) -> Optional[Path]:
-    """The newest wave a run has made."""
+    """The newest sample's wave file of a run."""
     waves = [line["wav"] for line in Journal(folder).samples() if line.get("wav")]
     return folder / waves[-1] if waves else None
 
 
 def describe_run(context: TrainingContext) -> List[str]:
-    """What a run is about to do, for people: devices, buffer, strategy, shapes and traces."""
+    """What a run is about to do, as lines to print: devices, buffer, strategy, shapes and traces."""
     recipe, shapes = context.recipe, context.plan.layout.shapes
     spans = [sorted({getattr(shape, name) for shape in shapes}) for name in ("text_length", "mel_frames")]
     text, mel = (f"{span[0]} to {span[-1]}" if len(span) > 1 else str(span[0]) for span in spans)
@@ -131,7 +131,7 @@ def describe_run(context: TrainingContext) -> List[str]:
     size = f"{buffer.size} batches" + (
         f" ({buffer.smallest} to {buffer.largest})" if buffer.smallest < buffer.largest else ""
     )
-    kind = "kept on disk" if context.is_cached else "live, by tf.data service" if context.service else "live"
+    kind = "cached on disk" if context.is_cached else "live, by tf.data service" if context.service else "live"
     traces = ", ".join(f"{stage.name} {stage.traces(recipe, shapes)}" for stage in stages_of(recipe))
     return [
         *context.placement.lines(),
@@ -145,12 +145,12 @@ def describe_run(context: TrainingContext) -> List[str]:
 
 def _idle(context: TrainingContext) -> List[str]:
     idle = context.placement.further if context.is_cached else ()
-    return [f"note: {', '.join(idle)} makes nothing: features are kept on disk, not made live"] if idle else []
+    return [f"note: {', '.join(idle)} is idle: features are cached on disk, not computed live"] if idle else []
 
 
 @contextlib.contextmanager
 def _service(folder: Path, recipe: Recipe, split: Split, log: Log) -> Iterator[Optional[Service]]:
-    """The tf.data service that a recipe names, or one that ends with the run."""
+    """The tf.data service that a recipe names; one of local processes ends with the run."""
     asked = recipe.data.service
     if asked is None:
         yield None
@@ -180,7 +180,7 @@ def find_weights(
 
 
 def train_stage(context: TrainingContext, stage: Stage, needed: Mapping[str, Tensors]) -> TrainingState:
-    """Train a stage to its end, from where it was; the last state, which may have been there already."""
+    """Train a stage from its newest checkpoint to its end; return its last state, at once where it had finished."""
     fingerprint = make_fingerprint(context.recipe, stage, context.dataset, context.plan, needed)
     return _train(context, stage, fingerprint, lambda: prepare_stage(context, stage, needed))
 
@@ -193,7 +193,7 @@ def _train(
     state = context.collectives.broadcast_state(_find_checkpoint(context, folder, fingerprint) if is_chief else None)
     done = state.step if state else 0
     if state is not None and _is_over(state, total, context.recipe.train.early_stopping):
-        context.log(f"{name}: finished before, after {done:,} steps; it is not repeated")
+        context.log(f"{name}: already finished, after {done:,} steps; skipped")
         return state
     if is_chief:
         files.write_text(folder / "inputs.json", json.dumps(fingerprint, indent=1) + "\n")
@@ -202,17 +202,20 @@ def _train(
     setup = make_setup()
     if setup.feature_devices:
         rates = ", ".join(f"{one.name} {1 / max(one.seconds or 0, 1e-9):,.1f}" for one in setup.feature_devices)
-        context.log(f"{name}: batches a second that each data device makes: {rates}; work is divided by that")
+        context.log(f"{name}: batches a second of each data device: {rates}; batches are shared out accordingly")
     loop = _make_loop(setup, journal, done)
     if state is not None:
         try:
             loop.restore(state)
         except WeightsError as error:
             kept = set_aside(folder) if is_chief else folder
-            context.log(f"{error}\n{name}: the checkpoint is of another model; it is kept as {kept.name}")
+            context.log(
+                f"{error}\n{name}: the checkpoint belongs to another model; it is kept in {kept.name}, and the stage"
+                " starts anew"
+            )
             return _train(context, stage, fingerprint, lambda: setup)
         loop.monitor.event("resume", f"resumed after step {done:,}")
-        context.log(f"{name}: goes on after step {done:,} of {total:,}")
+        context.log(f"{name}: resuming after step {done:,} of {total:,}")
     with loop.monitor.phase("trace"), ProgressBar(f"{name}: tracing") as bar:
         seconds = loop.steps.trace(bar)
     for function, took in seconds.items():
@@ -236,10 +239,11 @@ def _find_checkpoint(context: TrainingContext, folder: Path, now: Fingerprint) -
     if state.counters["finished"]:
         kept = set_aside(folder)
         context.log(
-            f"{folder.name}: trained anew, because its inputs changed: {different}. What was, is in {kept.name}"
+            f"{folder.name}: training anew because its settings or data changed: {different}; what it had made is in"
+            f" {kept.name}"
         )
         return None
-    context.log(f"{folder.name}: goes on with other inputs than it was begun with: {different}")
+    context.log(f"{folder.name}: resuming with changed settings or data: {different}")
     return state
 
 
@@ -286,7 +290,7 @@ def _make_loop(setup: StageSetup, journal: Journal, done: int) -> TrainingLoop:
 
 
 def write_model(context: TrainingContext, parts: Mapping[str, Tensors]) -> None:
-    """The folder `model`: the parts that were trained, and those that were published, under their published names."""
+    """Write the folder `model`: trained parts, and published ones that were not trained, under published names."""
     recipe = context.recipe
     tensors: Dict[str, np.ndarray] = {**(context.published or {}), MEL_STATS: context.stats}
     for part in parts.values():
@@ -297,7 +301,7 @@ def write_model(context: TrainingContext, parts: Mapping[str, Tensors]) -> None:
     description = ModelDescription(SIZES[recipe.model.size], rows, recipe.audio.n_mels, names, is_published)
     folder = context.folder / model_folder.RUN_MODEL
     shutil.rmtree(folder, ignore_errors=True)
-    is_bpe = recipe.text.tokenizer == "bpe"  # one of characters is not a vocab.json, and no other program reads it
+    is_bpe = recipe.text.tokenizer == "bpe"  # a tokenizer of characters is no vocab.json, and no other program reads it
     model_folder.write_model_folder(folder, description, tensors, context.folder / TOKENIZER if is_bpe else None)
 
 

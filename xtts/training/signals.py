@@ -1,4 +1,4 @@
-"""How a process is told to stop: SIGINT and SIGTERM come in; an event, or an interruption, goes out."""
+"""SIGINT and SIGTERM: set an event while a run can save, and interrupt it while there is nothing to save."""
 
 import contextlib
 import signal
@@ -7,17 +7,17 @@ from typing import Any, Dict, Iterator
 
 
 @contextlib.contextmanager
-def told_to_stop() -> Iterator[threading.Event]:
-    """An event that SIGINT and SIGTERM set; the second one of a kind does what it always does."""
+def stop_on_signal() -> Iterator[threading.Event]:
+    """An event that the first SIGINT or SIGTERM sets; a second one has its usual effect."""
     stop = threading.Event()
     before: Dict[int, Any] = {}
 
-    def told(number: int, _frame: Any) -> None:
+    def handle(number: int, _frame: Any) -> None:
         stop.set()
         signal.signal(number, before[number])
 
     if threading.current_thread() is threading.main_thread():
-        before.update({number: signal.signal(number, told) for number in (signal.SIGINT, signal.SIGTERM)})
+        before.update({number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)})
     try:
         yield stop
     finally:
@@ -27,24 +27,24 @@ def told_to_stop() -> Iterator[threading.Event]:
 
 @contextlib.contextmanager
 def interrupted() -> Iterator[None]:
-    """Inside, SIGTERM interrupts as SIGINT does: where there is nothing to save, what was begun is let go.
+    """Inside, SIGTERM raises KeyboardInterrupt as SIGINT does.
 
-    TensorFlow's own code may raise something else in the interruption's place, which is an interruption all the same.
+    TensorFlow may raise an error of its own instead, which is turned back into KeyboardInterrupt.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    told = threading.Event()
+    was_interrupted = threading.Event()
 
     def interrupt(_number: int, _frame: Any) -> None:
-        told.set()
+        was_interrupted.set()
         raise KeyboardInterrupt
 
     before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     except Exception:
-        if told.is_set():
+        if was_interrupted.is_set():
             raise KeyboardInterrupt from None
         raise
     finally:

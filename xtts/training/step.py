@@ -1,11 +1,10 @@
-"""Training steps: a stage, an optimizer and a strategy come in; one concrete function a shape goes out, or one for all
-batches where lengths are free.
+"""Training steps as compiled functions: one for each static shape, or a single one where lengths are dynamic.
 
-Every function is traced, and run once on a batch of nothing, before step 0: TensorFlow optimises its graph, and XLA
-compiles it, at the first run and not at the trace. The loop calls concrete functions only, so none can be traced again.
+Every function is traced, and run once on a batch of zeros, before step 0: TensorFlow optimises its graph, and XLA
+compiles it, at the first run and not at the trace. The loop calls concrete functions only, so none can be retraced.
 
-Inputs are plain tensors of this process's whole batch: a replica takes its own rows of them inside the function.
-Thereby a step looks the same from outside, whatever the strategy is. `totals` are those of all processes.
+Inputs are plain tensors of this process's whole batch; a replica takes its own rows inside the function, so a step
+looks the same from outside whatever the strategy is. `totals` are those of all processes.
 """
 
 import time
@@ -25,8 +24,8 @@ from xtts.training.stages.stage import StepPiece, TrainableModel, trainable_weig
 
 Tensor = Any  # tf.Tensor; TensorFlow brings no types
 
-LOSS_SCALE = {"float16": 1024.0}  # lifts small gradients out of what float16 rounds to 0
-_SPREAD = 7919  # between the seeds of two replicas
+LOSS_SCALE = {"float16": 1024.0}  # keeps small gradients from being rounded to 0
+_SEED_STRIDE = 7919  # between the seeds of two replicas
 
 
 class StepResult(NamedTuple):
@@ -36,11 +35,11 @@ class StepResult(NamedTuple):
     parts: Dict[str, float]
     gradient_norm: float
     learning_rate: float
-    is_finite: bool  # False: nothing moved
+    is_finite: bool  # False: the step was skipped
 
 
 class TrainingSteps:
-    """The functions of a stage's shapes."""
+    """The compiled steps of one stage, and its validation."""
 
     def __init__(
         self,
@@ -53,22 +52,26 @@ class TrainingSteps:
         jit_compile: bool = False,
         validation_shape: Optional[Shape] = None,
     ) -> None:
-        self._stage, self._optimizer, self._strategy = stage, optimizer, strategy
-        self._placement, self._recipe = placement, recipe
+        self._stage = stage
+        self._optimizer = optimizer
+        self._strategy = strategy
+        self._placement = placement
+        self._recipe = recipe
         self._accumulated = recipe.train.gradient_accumulation_steps
         self._variables = [weight.variable for weight in trainable_weights(stage).values()]
         self._scale = LOSS_SCALE.get(recipe.train.precision, 1.0)
-        self._is_mirrored, self._share = placement.is_mirrored, placement.share
+        self._is_mirrored = placement.is_mirrored
+        self._share = placement.share
         self._jit = jit_compile
         self._pieces = self._accumulated * placement.replicas
-        self._sums: List[Any] = []  # of gradients, and behind them of the stage's statistics
+        self._accumulators: List[Any] = []  # sums of gradients, followed by those of the stage's statistics
         if self._accumulated > 1:
             shapes = [*(v.shape for v in self._variables), *stage.statistics_shapes(self._pieces)]
             with strategy.scope():
-                self._sums = [tf.Variable(np.zeros(shape, np.float32), trainable=False) for shape in shapes]
+                self._accumulators = [tf.Variable(np.zeros(shape, np.float32), trainable=False) for shape in shapes]
         self._names = list(stage.inputs(stage.shapes[0], len(self._share)))  # the same for every shape
         self._concrete: Dict[Any, Any] = {}
-        self._trials: Dict[Any, List[Any]] = {}  # the specs of a batch of nothing, for each function
+        self._trial_specs: Dict[Any, List[Any]] = {}  # the shapes of the trial on zeros, for each function
         batch = self._move if self._accumulated == 1 else self._add
         if stage.dynamic_shapes:
             self._by_shape = [self._compiled(batch, stage.shapes[-1], dynamic_shapes=True)]
@@ -79,18 +82,18 @@ class TrainingSteps:
 
     @property
     def functions(self) -> List[compat.Compiled]:
-        """Every function, for whoever counts traces."""
+        """Every function, to count traces."""
         return [one for one in (*self._by_shape, self._apply, self._validate) if one is not None]
 
     def trace(self, progress: Callable[[int, int], None]) -> Dict[str, float]:
-        """Trace and try every function; the seconds each took, by name."""
+        """Trace every function and run it once on zeros; the seconds each took, by name."""
         seconds: Dict[str, float] = {}
         for done, function in enumerate(self.functions):
             began = time.monotonic()
             concrete = function.get_concrete_function()
             self._concrete[function] = concrete
-            nothing = [np.zeros(spec.shape, spec.dtype.as_numpy_dtype) for spec in self._trials[function]]
-            self._called(function, nothing)
+            zeros = [np.zeros(spec.shape, spec.dtype.as_numpy_dtype) for spec in self._trial_specs[function]]
+            self._call(function, zeros)
             seconds[function.name] = time.monotonic() - began
             progress(done + 1, len(self.functions))
         return seconds
@@ -103,29 +106,29 @@ class TrainingSteps:
             function = self._by_shape[0 if self._stage.dynamic_shapes else shape]
             count = np.int32(work.step * self._accumulated + number)
             values = [batch[name] for name in self._names]
-            found.append(self._called(function, [*values, np.maximum(work.totals, 1), step, count, True]))
+            found.append(self._call(function, [*values, np.maximum(work.totals, 1), step, count, True]))
         if self._apply is not None:
             parts = _sum([one[0].numpy() for one in found], np.float32)
-            moved = self._called(self._apply, [np.float32(self._whole(parts)), step, True])
+            moved = self._call(self._apply, [np.float32(self._weighted_sum(parts)), step, True])
         else:
             parts, moved = found[0][0].numpy(), found[0][1:]
         norm, is_finite, rate = (one.numpy() for one in moved)
         named = {name: float(part) for name, part in zip(self._stage.parts, parts)}
-        return StepResult(float(self._whole(parts)), named, float(norm), float(rate), bool(is_finite))
+        return StepResult(float(self._weighted_sum(parts)), named, float(norm), float(rate), bool(is_finite))
 
     def validate(self, batches: Sequence[Tuple[Dict[str, Any], np.ndarray]]) -> Dict[str, float]:
         """The mean of each part over batches of the validation shape, with the weights as they are."""
         assert self._validate is not None
         total = np.maximum(np.sum([counts for _, counts in batches], axis=0), 1).astype(np.float32)
         batched = [[arrays[name] for name in self._names] for arrays, _ in batches]
-        parts = [self._called(self._validate, [*values, total]) for values in batched]
+        parts = [self._call(self._validate, [*values, total]) for values in batched]
         means = _sum([part[0].numpy() for part in parts], np.float64)
-        return {"loss": float(self._whole(means)), **{n: float(v) for n, v in zip(self._stage.parts, means)}}
+        return {"loss": float(self._weighted_sum(means)), **{n: float(v) for n, v in zip(self._stage.parts, means)}}
 
-    def _whole(self, parts: Any) -> Any:
+    def _weighted_sum(self, parts: Any) -> Any:
         return sum(weight * part for weight, part in zip(self._stage.weights, parts))
 
-    def _called(self, function: compat.Compiled, values: List[Any]) -> Any:
+    def _call(self, function: compat.Compiled, values: List[Any]) -> Any:
         specs = function.input_signature
         with tf.device(self._placement.model_devices[0]):
             # A copy on this device: of what lies on another one, TensorFlow would make a function of its own.
@@ -135,22 +138,22 @@ class TrainingSteps:
     def _compiled(
         self, body: Callable[..., Any], shape: Optional[Shape], dynamic_shapes: bool = False
     ) -> compat.Compiled:
-        """`body` on every replica, as one function of plain tensors; free ones are tried in `shape`, and take any."""
+        """`body` on every replica, as one function of plain tensors; a dynamic one is only tried in `shape`."""
         replicas = len(self._share)
         inputs = self._stage.inputs(shape, replicas) if shape else {}
         names, scalars = list(inputs), _SCALARS[body.__name__](len(self._stage.parts))
-        signature = [*(_opened(spec) if dynamic_shapes else spec for spec in inputs.values()), *scalars]
+        signature = [*(_dynamic_spec(spec) if dynamic_shapes else spec for spec in inputs.values()), *scalars]
         static = None if dynamic_shapes else shape
 
         def function(*values: Tensor) -> Any:
             def on_replica() -> Any:
                 context = tf.distribute.get_replica_context()
-                replica = self._place(context)
+                replica = self._local_replica(context)
                 mine = {name: _rows(value, replica, replicas) for name, value in zip(names, values)}
                 return body(mine, static, context, *values[len(names) :])
 
             found = self._strategy.run(on_replica)
-            # Everything was added up over replicas, so that all have the same.
+            # Everything was summed over replicas: all have the same values.
             return tf.nest.map_structure(lambda one: self._strategy.experimental_local_results(one)[0], found)
 
         size = f"_{static.text_length}x{static.mel_frames}x{static.batch_size}" if static else "_free" * dynamic_shapes
@@ -158,21 +161,21 @@ class TrainingSteps:
         # XLA cannot reduce over replicas on every release: mirrored steps compile what each computes alone.
         whole = self._jit and not self._is_mirrored
         made = _compiled(function, signature, jit_compile=whole or None)
-        self._trials[made] = [*inputs.values(), *scalars]
+        self._trial_specs[made] = [*inputs.values(), *scalars]
         return made
 
-    def _found(
+    def _forward_backward(
         self, batch: Any, shape: Optional[Shape], context: Any, totals: Tensor, step: Tensor, number: Tensor
     ) -> Any:
-        """This replica's share of the losses, and of what adds up over a step: gradients and statistics."""
+        """This replica's share of the losses, and of what is summed over a step: gradients and statistics."""
         replica = tf.cast(context.replica_id_in_sync_group, tf.int32)
-        seed = tf.stack([self._recipe.run.seed + _SPREAD * replica, number])
+        seed = tf.stack([self._recipe.run.seed + _SEED_STRIDE * replica, number])
 
         def compute(totals: Tensor, seed: Tensor, *values: Tensor) -> Any:
             with tf.GradientTape() as tape:
                 found = self._stage.losses(dict(zip(batch, values)), shape, seed, training=True)
                 parts = found.means * found.counts / totals
-                loss = self._scale * self._whole(tf.unstack(parts))
+                loss = self._scale * self._weighted_sum(tf.unstack(parts))
             gradients = tape.gradient(loss, self._variables)
             return parts, [_dense(g, v) / self._scale for g, v in zip(gradients, self._variables)], found.extra
 
@@ -194,9 +197,9 @@ class TrainingSteps:
         live: Tensor,
     ) -> Any:
         """A whole step on one batch."""
-        parts, found = self._found(batch, shape, context, totals, step, number)
-        parts, *found = self._summed(context, [parts, *found])
-        return (parts, *self._follow(found, context, self._whole(tf.unstack(parts)), step, live))
+        parts, found = self._forward_backward(batch, shape, context, totals, step, number)
+        parts, *found = self._all_reduce(context, [parts, *found])
+        return (parts, *self._update(found, context, self._weighted_sum(tf.unstack(parts)), step, live))
 
     def _add(
         self,
@@ -208,48 +211,48 @@ class TrainingSteps:
         number: Tensor,
         live: Tensor,
     ) -> Any:
-        """One of several batches that are added up."""
-        parts, found = self._found(batch, shape, context, totals, step, number)
-        own = self._own(context)
-        for total, one in zip(self._sums, found):
+        """One of several batches whose gradients are accumulated."""
+        parts, found = self._forward_backward(batch, shape, context, totals, step, number)
+        own = self._local_copy(context)
+        for total, one in zip(self._accumulators, found):
             variable = own(total)
             variable.assign(tf.where(live, variable + one, 0.0))
-        return self._summed(context, [parts])
+        return self._all_reduce(context, [parts])
 
     def _apply_sums(self, _batch: Any, _shape: Any, context: Any, loss: Tensor, step: Tensor, live: Tensor) -> Any:
-        """The step after the last of several batches."""
-        own = self._own(context)
-        found = self._summed(context, [tf.identity(own(total)) for total in self._sums])
-        moved = self._follow(found, context, loss, step, live)
-        for total in self._sums:
+        """The update after the last accumulated batch."""
+        own = self._local_copy(context)
+        found = self._all_reduce(context, [tf.identity(own(total)) for total in self._accumulators])
+        moved = self._update(found, context, loss, step, live)
+        for total in self._accumulators:
             own(total).assign(tf.zeros(total.shape))
         return moved
 
-    def _follow(self, found: List[Tensor], context: Any, loss: Tensor, step: Tensor, live: Tensor) -> Any:
-        """Move everything by what was added up, unless it is not finite; or not `live`, which is a trial."""
+    def _update(self, found: List[Tensor], context: Any, loss: Tensor, step: Tensor, live: Tensor) -> Any:
+        """Update the weights by what was summed, unless it is not finite or the call is a trial (not `live`)."""
         gradients, statistics = found[: len(self._variables)], found[len(self._variables) :]
-        moved = self._optimizer.apply(gradients, step, tf.where(live, loss, np.nan), self._own(context))
+        moved = self._optimizer.apply(gradients, step, tf.where(live, loss, np.nan), self._local_copy(context))
         self._stage.follow(statistics, moved.is_finite)
         return moved.norm, moved.is_finite, moved.learning_rate
 
     def _measure(self, batch: Any, shape: Optional[Shape], context: Any, totals: Tensor) -> Any:
-        """The losses of a batch, and nothing moves."""
+        """The losses of a batch, without an update."""
         found = self._stage.losses(batch, shape, tf.constant([0, 0]), training=False)
-        return self._summed(context, [found.means * found.counts / totals])
+        return self._all_reduce(context, [found.means * found.counts / totals])
 
-    def _summed(self, context: Any, values: List[Tensor]) -> List[Tensor]:
+    def _all_reduce(self, context: Any, values: List[Tensor]) -> List[Tensor]:
         """Over all replicas."""
         return list(context.all_reduce(tf.distribute.ReduceOp.SUM, values)) if self._is_mirrored else values
 
-    def _own(self, context: Any) -> Callable[[Any], Any]:
-        """Of a variable, the copy of this replica."""
+    def _local_copy(self, context: Any) -> Callable[[Any], Any]:
+        """A function that returns this replica's copy of a variable."""
         if not self._is_mirrored:
             return lambda variable: variable
-        place = self._place(context)
+        place = self._local_replica(context)
         return lambda variable: self._strategy.experimental_local_results(variable)[place]
 
-    def _place(self, context: Any) -> int:
-        """Which of this process's replicas it is."""
+    def _local_replica(self, context: Any) -> int:
+        """The index of the calling replica among this process's."""
         if not self._is_mirrored:
             return 0
         return int(tf.get_static_value(tf.convert_to_tensor(context.replica_id_in_sync_group))) - self._share.start
@@ -269,13 +272,13 @@ def _rows(value: Tensor, replica: Any, replicas: int) -> Tensor:
     return tf.ensure_shape(value[start : start + rows], [rows if isinstance(rows, int) else None, *value.shape[1:]])
 
 
-def _opened(spec: Any) -> Any:
-    """The spec of a batch of whatever rows and lengths, which are the first two axes of a tensor."""
+def _dynamic_spec(spec: Any) -> Any:
+    """A spec with any number of rows and any length, the first two axes of a tensor."""
     return tf.TensorSpec([None if axis < 2 else size for axis, size in enumerate(spec.shape)], spec.dtype)
 
 
 def _dense(gradient: Any, variable: Any) -> Tensor:
-    """A gradient as a tensor: lookups have sparse ones, and what a batch does not use has none."""
+    """A gradient as a dense tensor: lookups have sparse ones, and unused weights have none."""
     return tf.zeros(variable.shape) if gradient is None else tf.convert_to_tensor(gradient)
 
 
@@ -289,7 +292,7 @@ _BATCH: Callable[[int], List[Any]] = lambda parts: [  # noqa: E731
     _scalar(tf.int32),
     _scalar(tf.bool),
 ]
-_SCALARS: Dict[str, Callable[[int], List[Any]]] = {  # what a function takes behind the batch
+_SCALARS: Dict[str, Callable[[int], List[Any]]] = {  # what a function takes after the batch
     "_move": _BATCH,
     "_add": _BATCH,
     "_apply_sums": lambda parts: [_scalar(tf.float32), _scalar(tf.int32), _scalar(tf.bool)],

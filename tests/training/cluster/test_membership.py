@@ -82,14 +82,14 @@ def test_slurm_names_a_worker_a_task(monkeypatch):
 @pytest.mark.parametrize(
     ("environment", "said"),
     [
-        ({"TF_CONFIG": "{not JSON"}, r"TF_CONFIG: it is no such JSON; write it as \{\"cluster\""),
-        ({"TF_CONFIG": "[1]"}, "TF_CONFIG: it is no such JSON"),
+        ({"TF_CONFIG": "{not JSON"}, r"TF_CONFIG: it is not the expected JSON; write it as \{\"cluster\""),
+        ({"TF_CONFIG": "[1]"}, "TF_CONFIG: it is not the expected JSON"),
         ({"TF_CONFIG": '{"cluster": {}}'}, "TF_CONFIG: 'task' is missing"),
-        (config({"worker": "a:1"}), "TF_CONFIG: addresses are a list"),
+        (config({"worker": "a:1"}), "TF_CONFIG: addresses must be a list"),
         (config({"worker": list(TWO)}, index=2), "TF_CONFIG: there is no worker 2 among 2; count from 0"),
-        (config({"worker": list(TWO)}, index="x"), "TF_CONFIG: 'x' is no index of a task"),
-        (config({"worker": list(TWO), "ps": ["c:3"]}), 'TF_CONFIG: nothing is trained with "ps" here'),
-        (config({"worker": list(TWO)}, "evaluator"), 'TF_CONFIG: nothing is trained with "evaluator" here'),
+        (config({"worker": list(TWO)}, index="x"), "TF_CONFIG: 'x' is not a task index"),
+        (config({"worker": list(TWO), "ps": ["c:3"]}), 'TF_CONFIG: "ps" tasks are not supported'),
+        (config({"worker": list(TWO)}, "evaluator"), 'TF_CONFIG: "evaluator" tasks are not supported'),
         (config({"worker": ["a:1", "a:1"]}), "TF_CONFIG: a:1 stands there twice"),
         (config({"worker": ["a:1", "b"]}), 'TF_CONFIG: "b" is no address; write host:port'),
     ],
@@ -113,7 +113,7 @@ def test_a_port_that_somebody_has_is_refused():
         other.bind(("", 0))
         other.listen()
         here = Cluster((f"127.0.0.1:{other.getsockname()[1]}", TWO[1]), 0, "[cluster]")
-        said = r"port \d+ cannot be had here, .* name another port in \[cluster\]"
+        said = r"port \d+ cannot be opened here, .* name another port in \[cluster\]"
         with pytest.raises(ClusterError, match=said), membership.holding_port(here, seconds=0.0):
             pass
     assert not membership.is_reachable(here.addresses[0])

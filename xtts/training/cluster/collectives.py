@@ -1,8 +1,8 @@
-"""The workers of a run together: what one of them has comes in; what all have, or what the chief says, goes out.
+"""Collective operations of a run's workers: rendezvous, sums, gathers and broadcasts.
 
-Everything goes through TensorFlow's strategy, and must be called by all workers in the same order. A collectives of one has
-all there is. A worker that no longer answers ends the process's part in it: TensorFlow cannot meet again, so a process
-that is left starts anew (`begin_again`), meets the others and goes on from the chief's last checkpoint.
+Everything goes through TensorFlow's strategy, and must be called by all workers in the same order. Without a cluster
+every operation returns its input. TensorFlow cannot rejoin a cluster: when a worker is lost, the surviving processes
+restart (`restart_process`), meet again and resume from the chief's last checkpoint.
 """
 
 import contextlib
@@ -25,28 +25,28 @@ from xtts.training.checkpoint import TrainingState
 from xtts.training.cluster.membership import Cluster, holding_port, is_reachable
 from xtts.training.placement import Placement
 
-Say = Callable[[str], None]  # a line for the user
+Log = Callable[[str], None]  # prints a line for the user
 
-WIDTHS = (64, 65_536)  # numbers that are added up at once
-PIECE = 2**24  # bytes that are told at once
-REMIND, PAUSE = 10.0, 0.5  # seconds between two lines about who is missing, and two looks
-LATE = 30.0  # seconds that TensorFlow has to end a wait by itself
-RESTARTS = "XTTS_RESTARTS"  # in the environment: how often in a row a run has begun again
+WIDTHS = (64, 65_536)  # numbers in one sum
+PIECE = 2**24  # bytes in one broadcast
+REMIND, PAUSE = 10.0, 0.5  # seconds between two reminders, and between two attempts
+LATE = 30.0  # seconds beyond the patience that TensorFlow has to give up by itself
+RESTARTS = "XTTS_RESTARTS"  # in the environment: how often in a row a run has restarted without a step
 
 
 class WorkerLost(XttsError):
-    """A worker that no longer answers; the run can go on when it is back."""
+    """A worker no longer answers; the run can resume when it is back."""
 
     status = 75  # "try again", to whatever started the process
-    has_stepped = False  # since all had met
+    has_stepped = False  # since the rendezvous
 
 
 class CollectiveError(XttsError):
-    """Workers that cannot train together."""
+    """The workers cannot train together."""
 
 
 class Collectives:
-    """All workers of a run."""
+    """The collective operations of all workers of a run."""
 
     def __init__(self, strategy: Any = None, placement: Optional[Placement] = None) -> None:
         self.strategy, self._placement = strategy, placement
@@ -55,16 +55,16 @@ class Collectives:
         self.has_stepped = False
         self._sums: Dict[int, compat.Compiled] = {}  # by width
 
-    def agreed(self, work: StepBatches, stop: threading.Event) -> Tuple[StepBatches, Callable[[], bool]]:
-        """A step's work with the totals of all workers; and whether any of them was told to stop."""
+    def agree_on_step(self, work: StepBatches, stop: threading.Event) -> Tuple[StepBatches, Callable[[], bool]]:
+        """A step's batches with the totals of all workers; and whether any of them was asked to stop."""
         if self.cluster is None:
             return work, stop.is_set
-        *totals, told = self.all_sum(np.array([*work.totals, stop.is_set()], np.float64))
+        *totals, stops = self.all_sum(np.array([*work.totals, stop.is_set()], np.float64))
         self.has_stepped = True
-        return attrs.evolve(work, totals=np.array(totals, np.float32)), lambda: bool(told)
+        return attrs.evolve(work, totals=np.array(totals, np.float32)), lambda: bool(stops)
 
     def all_sum(self, values: np.ndarray) -> np.ndarray:
-        """Over all workers, number by number; float64, of any shape."""
+        """The elementwise sum over all workers; float64, of any shape."""
         if self.cluster is None:
             return values
         flat = np.asarray(values, np.float64).ravel()
@@ -74,7 +74,7 @@ class Collectives:
         return np.concatenate(added or [flat])[: flat.size].reshape(np.shape(values))
 
     def all_gather(self, rows: Any) -> np.ndarray:
-        """The rows of all workers, one worker's after the other's."""
+        """The rows of all workers, in their order."""
         own = np.asarray(rows)
         if self.cluster is None:
             return own
@@ -83,24 +83,24 @@ class Collectives:
         return self.all_sum(every).reshape(-1, *own.shape[1:]).astype(own.dtype)
 
     def broadcast(self, content: bytes = b"") -> bytes:
-        """What the chief says, which only it need have."""
+        """The chief's bytes; the other workers need pass none."""
         if self.cluster is None:
             return content
         size = int(self._broadcast(np.array([len(content)], np.int64))[0])
-        heard = []
+        received = []
         for start in range(0, size, PIECE):
             piece = np.zeros(-(-min(PIECE, size - start) // 8) * 8, np.uint8)
             if self.is_chief:
                 own = content[start : start + PIECE]
                 piece[: len(own)] = np.frombuffer(own, np.uint8)
-            heard.append(self._broadcast(piece.view(np.int64)).tobytes())
-        return b"".join(heard)[:size]
+            received.append(self._broadcast(piece.view(np.int64)).tobytes())
+        return b"".join(received)[:size]
 
     def broadcast_json(self, value: Any = None) -> Any:
         return json.loads(self.broadcast(json.dumps(value).encode())) if self.cluster else value
 
     def broadcast_state(self, state: Optional[TrainingState]) -> Optional[TrainingState]:
-        """The chief's checkpoint, or that it has none; no other worker needs to see the chief's disk."""
+        """The chief's checkpoint, or None; no other worker needs to see the chief's disk."""
         if self.cluster is None:
             return state
         tensors = dict(sorted(state.tensors.items())) if state else {}
@@ -129,7 +129,7 @@ class Collectives:
 
     @contextlib.contextmanager
     def chief_first(self) -> Iterator[None]:
-        """Inside, the chief is done before the others begin: what it has written on a disk they share, they find."""
+        """Run the block on the chief before the others, who find its files if they share a disk."""
         if not self.is_chief:
             self.broadcast()
         yield
@@ -144,43 +144,45 @@ class Collectives:
             def on_replica(values: Any) -> Any:
                 context = tf.distribute.get_replica_context()
                 replica = int(tf.get_static_value(tf.convert_to_tensor(context.replica_id_in_sync_group)))
-                mine = tf.identity(values) if replica == first else tf.zeros_like(values)  # once a worker
+                mine = (
+                    tf.identity(values) if replica == first else tf.zeros_like(values)
+                )  # one replica of each worker contributes
                 return context.all_reduce(tf.distribute.ReduceOp.SUM, mine)
 
-            def crew_sum(values: Any) -> Any:
+            def sum_over_workers(values: Any) -> Any:
                 found = self.strategy.run(on_replica, args=(values,))
                 return self.strategy.experimental_local_results(found)[0]
 
             signature = [tf.TensorSpec([width], tf.float64)]
-            self._sums[width] = compat.compiled(crew_sum, input_signature=signature, autograph=False)
+            self._sums[width] = compat.compiled(sum_over_workers, input_signature=signature, autograph=False)
         return self._sums[width]
 
     def _broadcast(self, values: np.ndarray) -> np.ndarray:
-        """The chief's: TensorFlow gives new variables of all workers the chief's first value."""
+        """The chief's values: TensorFlow initialises a new variable of all workers with the chief's."""
         with self.strategy.scope():
             variable = tf.Variable(values, trainable=False)
         return np.asarray(variable.numpy())
 
 
-def rendezvous(placement: Placement, patience: float, say: Say) -> Collectives:
-    """Wait for the other workers, telling who is missing, and start the strategy; a collectives goes out."""
+def rendezvous(placement: Placement, patience: float, log: Log) -> Collectives:
+    """Wait for the other workers, logging who is missing, and start the strategy."""
     cluster = placement.cluster
     assert cluster is not None
     others = [cluster.name(index) for index in range(cluster.size) if index != cluster.index]
-    say(f"this is {cluster.name(cluster.index)}; it meets {', '.join(others)}")
+    log(f"this is {cluster.name(cluster.index)}, waiting for {', '.join(others)}")
     with holding_port(cluster):
-        _wait(cluster, patience, say)
+        _wait(cluster, patience, log)
     with _deadly_signals(patience):
         try:
             return Collectives(placement.start_strategy(patience), placement)
         except compat.MeetingError as error:
             raise CollectiveError(
-                f"{_missing(cluster) or 'the workers did not meet'} ({error}); {_remedy(cluster)}"
+                f"{_missing(cluster) or 'the workers could not connect'} ({error}); {_remedy(cluster)}"
             ) from None
 
 
-def _wait(cluster: Cluster, patience: float, say: Say) -> None:
-    """Until every worker answers. TensorFlow would wait too, but some releases let nobody speak meanwhile."""
+def _wait(cluster: Cluster, patience: float, log: Log) -> None:
+    """Wait until every worker answers. TensorFlow would wait too, but some releases block all of Python meanwhile."""
     waited = 0.0
     while True:
         missing = _missing(cluster)
@@ -189,14 +191,14 @@ def _wait(cluster: Cluster, patience: float, say: Say) -> None:
         if waited >= patience:
             raise CollectiveError(f"{missing} in {patience:,.0f} s; {_remedy(cluster)}")
         if waited and waited % REMIND == 0:
-            say(f"{missing} for {waited:,.0f} s; it is waited for, up to {patience:,.0f} s")
+            log(f"{missing} for {waited:,.0f} s; still waiting (timeout {patience:,.0f} s)")
         time.sleep(PAUSE)
         waited += PAUSE
 
 
 @contextlib.contextmanager
 def watch_workers(cluster: Optional[Cluster], has_stepped: Callable[[], bool]) -> Iterator[None]:
-    """Inside, a worker that can no longer be reached becomes a `WorkerLost` that names it."""
+    """Turn errors of a worker that can no longer be reached into a `WorkerLost` that names it."""
     try:
         yield
     except Exception as error:
@@ -209,11 +211,11 @@ def watch_workers(cluster: Optional[Cluster], has_stepped: Callable[[], bool]) -
 
 
 def restart_process(lost: WorkerLost, restarts: int, command: List[str]) -> None:
-    """Replace this process by a new one that does the same; it comes back only when that was done too often."""
+    """Replace this process by a new one with the same command; raises CollectiveError after too many restarts."""
     count = 0 if lost.has_stepped else int(os.environ.get(RESTARTS, "0")) + 1
     if count > restarts:
         raise CollectiveError(
-            f"{lost}; the run was begun anew {restarts} times without a step: see what that worker says"
+            f"{lost}; the run was restarted {restarts} times without completing a step: look at that worker's output"
         )
     os.environ[RESTARTS] = str(count)
     sys.stdout.flush()
@@ -222,7 +224,7 @@ def restart_process(lost: WorkerLost, restarts: int, command: List[str]) -> None
 
 
 def _named(cluster: Cluster, blamed: Collection[int]) -> str:
-    """The workers that an error blames, or those that do not answer."""
+    """The names of the workers that an error blames, or of those that do not answer."""
     others = [index for index in range(cluster.size) if index != cluster.index]
     found = [index for index in others if index in blamed]
     found = found or [index for index in others if not is_reachable(cluster.addresses[index])]
@@ -230,7 +232,7 @@ def _named(cluster: Cluster, blamed: Collection[int]) -> str:
 
 
 def _missing(cluster: Cluster) -> str:
-    """Who does not answer, in a few words; nothing where all do."""
+    """Who does not answer, as a clause; empty where all do."""
     others = [index for index in range(cluster.size) if index != cluster.index]
     missing = [cluster.name(index) for index in others if not is_reachable(cluster.addresses[index])]
     return f"{' and '.join(missing)} did not answer" if missing else ""
@@ -242,8 +244,9 @@ def _remedy(cluster: Cluster) -> str:
 
 @contextlib.contextmanager
 def _deadly_signals(patience: float) -> Iterator[None]:
-    """Inside, SIGINT ends the process at once, and so does the end of all patience: TensorFlow waits for workers that
-    answered just now, Python cannot speak meanwhile, and nothing is begun that could be lost.
+    """Inside, SIGINT ends the process at once, and so does running out of patience.
+
+    TensorFlow blocks Python while it connects to the workers, and there is nothing yet that could be lost.
     """
     if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "SIGALRM"):
         yield

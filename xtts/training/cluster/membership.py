@@ -1,8 +1,7 @@
-"""Who trains together: a recipe's [cluster] and the environment come in; every worker's address, and which of them this
-process is, go out.
+"""Cluster membership: the addresses of all workers, and which of them this process is.
 
-TF_CONFIG goes before [cluster]: it is how launchers and clouds tell a process its place. Slurm is asked when the recipe
-says so. One worker, however it is named, is no cluster.
+TF_CONFIG takes precedence over the recipe's [cluster], because launchers and clouds set it. Slurm is consulted when the
+recipe says so. A single worker is no cluster.
 """
 
 import contextlib
@@ -21,12 +20,12 @@ from xtts.recipe import schema
 from xtts.recipe.constraints import is_address
 
 CHIEF, WORKER = "chief", "worker"  # the jobs of TF_CONFIG that train
-AGAIN = 10.0  # seconds that a port may stay taken by who had it before
+PORT_RELEASE = 10.0  # seconds that a port may stay taken by a process that has ended
 EXAMPLE = '{"cluster": {"worker": ["10.0.0.1:8888", "10.0.0.2:8888"]}, "task": {"type": "worker", "index": 0}}'
 
 
 class ClusterError(UsageError):
-    """A cluster that is named wrongly."""
+    """A cluster that is described wrongly."""
 
 
 @attrs.frozen
@@ -35,7 +34,7 @@ class Cluster:
 
     addresses: Tuple[str, ...]
     index: int  # of this process
-    origin: str  # where that is said
+    origin: str  # where they are configured, for messages
 
     @property
     def is_chief(self) -> bool:
@@ -47,7 +46,7 @@ class Cluster:
         return len(self.addresses)
 
     def name(self, index: int) -> str:
-        """A worker for people."""
+        """A worker in messages."""
         return f"worker {index} ({self.addresses[index]})"
 
 
@@ -70,32 +69,32 @@ def resolve_cluster(asked: schema.ClusterSection, environment: Mapping[str, str]
 
 
 @contextlib.contextmanager
-def holding_port(cluster: Cluster, seconds: float = AGAIN) -> Iterator[None]:
-    """Inside, this worker answers at its address, before TensorFlow does.
+def holding_port(cluster: Cluster, seconds: float = PORT_RELEASE) -> Iterator[None]:
+    """Inside, this worker listens at its address, before TensorFlow does.
 
-    A port that another process has is refused. TensorFlow would not: it shares a port with whoever else does.
+    A port in use is an error here. TensorFlow would share it with the other process.
     """
     port = int(cluster.addresses[cluster.index].rpartition(":")[2])
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as door:
-        door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # what is closing is free
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # what is closing is free
         until = time.monotonic() + seconds
         while True:
             try:
-                door.bind(("", port))
+                listener.bind(("", port))
                 break
             except OSError as error:
                 if error.errno != errno.EADDRINUSE or time.monotonic() > until:
                     raise ClusterError(
-                        f"{cluster.name(cluster.index)}: port {port} cannot be had here, {error.strerror}; end the"
-                        f" process that has it, or name another port in {cluster.origin}"
+                        f"{cluster.name(cluster.index)}: port {port} cannot be opened here, {error.strerror}; end the"
+                        f" process that uses it, or name another port in {cluster.origin}"
                     ) from None
             time.sleep(0.2)
-        door.listen(128)
+        listener.listen(128)
         yield
 
 
 def is_reachable(address: str, seconds: float = 2.0) -> bool:
-    """Whether anybody listens there."""
+    """Whether a process listens at the address."""
     host, _, port = address.rpartition(":")
     try:
         with socket.create_connection((host.strip("[]"), int(port)), seconds):
@@ -111,28 +110,26 @@ def _of_config(text: str) -> Cluster:
         kind, index = str(task["type"]), task["index"]
         lists: List[Any] = [jobs.get(CHIEF, []), jobs.get(WORKER, [])]
     except (ValueError, KeyError, TypeError) as error:
-        what = f"{error} is missing" if isinstance(error, KeyError) else "it is no such JSON"
+        what = f"{error} is missing" if isinstance(error, KeyError) else "it is not the expected JSON"
         raise ClusterError(f"TF_CONFIG: {what}; write it as {EXAMPLE}") from None
     if "ps" in jobs or kind not in (CHIEF, WORKER):
         strange = "ps" if "ps" in jobs else kind
-        raise ClusterError(f'TF_CONFIG: nothing is trained with "{strange}" here; name workers, as in {EXAMPLE}')
+        raise ClusterError(f'TF_CONFIG: "{strange}" tasks are not supported; name workers, as in {EXAMPLE}')
     if not all(isinstance(some, list) for some in lists):
-        raise ClusterError(f"TF_CONFIG: addresses are a list; write it as {EXAMPLE}")
+        raise ClusterError(f"TF_CONFIG: addresses must be a list; write it as {EXAMPLE}")
     chiefs, workers = lists
     own = chiefs if kind == CHIEF else workers
     try:
         index = int(index)  # launchers write it as text, too
     except (TypeError, ValueError):
-        raise ClusterError(
-            f"TF_CONFIG: {index!r} is no index of a task; write a whole number, as in {EXAMPLE}"
-        ) from None
+        raise ClusterError(f"TF_CONFIG: {index!r} is not a task index; write a whole number, as in {EXAMPLE}") from None
     if not 0 <= index < len(own):
         raise ClusterError(f"TF_CONFIG: there is no {kind} {index} among {len(own)}; count from 0")
     return Cluster((*map(str, chiefs), *map(str, workers)), index + (len(chiefs) if kind == WORKER else 0), "TF_CONFIG")
 
 
 def _own_index(asked: schema.ClusterSection) -> int:
-    """What the recipe says; otherwise the one worker whose host has this machine's name."""
+    """What the recipe says; otherwise the one worker whose host is this machine's name."""
     if asked.index is not None:
         return asked.index
     own = {socket.gethostname(), socket.gethostname().partition(".")[0]}

@@ -1,6 +1,4 @@
-"""What the workers beside the chief have in place of what writes a run's folder: the same calls come in, nothing goes
-out. The chief writes for all.
-"""
+"""No-op writers for workers other than the chief, which alone writes a run's folder."""
 
 from pathlib import Path
 from typing import Any, Dict, List, Optional
@@ -10,7 +8,7 @@ from xtts.training.checkpoint import Checkpoints, TrainingState
 
 
 class NullJournal(Journal):
-    """A journal that is empty whatever is noted."""
+    """A journal that stays empty."""
 
     def resume(self, stage: str, step: int) -> int:
         return 0
@@ -19,17 +17,17 @@ class NullJournal(Journal):
         return {}
 
     def _append(self, name: str, line: Dict[str, Any]) -> None:
-        """The chief's has it."""
+        """Nothing: the chief writes it."""
 
     def _write(self, name: str, text: str) -> None:
-        """The chief's has it."""
+        """Nothing: the chief writes it."""
 
     def _read(self, name: str, stage: Optional[str]) -> List[Dict[str, Any]]:
         return []
 
 
 class NullCheckpoints(Checkpoints):
-    """Checkpoints that the chief saves."""
+    """Checkpoints that only the chief saves."""
 
     def save(self, state: TrainingState, loss: Optional[float] = None) -> Optional[Path]:
         return self.folder

@@ -8,18 +8,24 @@ from typing import TYPE_CHECKING, Any, ClassVar, Dict, List, Mapping, Optional, 
 import attrs
 import numpy as np
 
+from xtts.files import json_digest
+from xtts.planning.batch_order import BatchOrder
+from xtts.planning.dataset import Split
 from xtts.planning.memory import COPIES, FLOAT, mel_floats
-from xtts.planning.shapes import Shape, codec_shape
+from xtts.planning.shapes import Shape, ShapePlan, codec_shape
 from xtts.planning.sizes import FRAMES_PER_CODE, SIZES, ModelSize
+from xtts.progress import ProgressBar
 from xtts.recipe.schema import Recipe
+from xtts.training.stages.samples import MAX_SAMPLES, SampleWriter
 from xtts.training.stages.stage import Batch, Stage, StageLosses, StepPiece, Tensor, Tensors
+from xtts.weights import assignment
 
 if TYPE_CHECKING:
     from xtts.compat import Compiled
     from xtts.model.codec import Codec, Pass
+    from xtts.pipeline.codec_source import CodecSource
     from xtts.pipeline.features import Features
     from xtts.training.context import StageSetup, TrainingContext
-    from xtts.training.stages.samples import SampleWriter
 
 
 class CodecStage(Stage):
@@ -52,18 +58,9 @@ class CodecStage(Stage):
     def build(self, context: "TrainingContext", needed: Mapping[str, Tensors]) -> "StageSetup":
         import tensorflow as tf
 
-        from xtts.files import json_digest
         from xtts.model.mel import transform_for
-        from xtts.pipeline.codec_source import CodecSource
-        from xtts.pipeline.feature_builder import FeatureBuilder
         from xtts.pipeline.features import feature_functions
-        from xtts.planning.batch_order import BatchOrder
-        from xtts.planning.dataset import Split
-        from xtts.planning.shapes import ShapePlan
-        from xtts.progress import ProgressBar
         from xtts.training.context import HELD_ROWS, MOST_HELD, HeldOut, StageSetup, held_out_shapes, make_optimizer
-        from xtts.training.stages.samples import SampleWriter
-        from xtts.weights import assignment
 
         recipe, replicas, collectives = context.recipe, context.placement.replicas, context.collectives
         published = self.own_weights(context.published)
@@ -77,15 +74,6 @@ class CodecStage(Stage):
         shape = trained.shapes[0]
         held_shape = attrs.evolve(shape, batch_size=min(HELD_ROWS, shape.batch_size))
 
-        def sources(split: Split, layout: ShapePlan, is_random: bool) -> List[CodecSource]:
-            share = context.placement.share
-            if not context.is_cached:
-                return [CodecSource(recipe, split, own, None, is_random, share) for own in features]
-            with collectives.chief_first(), ProgressBar("making mels") as bar:
-                builder = FeatureBuilder(recipe, split, layout, features[0])
-                store = builder.mels(json_digest(context.stats.tolist()), bar)
-            return [CodecSource(recipe, split, features[0], store, is_random, share)]
-
         def begin(first: Any) -> None:
             if published:  # which have a codebook
                 return
@@ -96,9 +84,8 @@ class CodecStage(Stage):
             collectives.broadcast_variables([book.embed, book.embed_avg, book.cluster_size])
 
         every = np.minimum(context.plan.layout.shape_of, 0)  # one shape for all, but for those that are set aside
-        held = context.held_out
+        held, held_layout = context.held_out, held_out_shapes(recipe, context.held_out, replicas)
         held_every = np.zeros(min(len(held.lengths), MOST_HELD), np.int16)
-        own_sources = sources(context.dataset.train, context.plan.layout, is_random=True)
         samples = None
         if collectives.is_chief:
             samples = CodecSamples.prepare(context, SampleWriter.of(context, self.name), features[0], trained.model)
@@ -109,17 +96,37 @@ class CodecStage(Stage):
             trained=trained,
             optimizer=optimizer,
             order=BatchOrder(every, (shape.batch_size,), recipe.run.seed, replicas),
-            sources=own_sources,
+            sources=self._sources(context, context.dataset.train, context.plan.layout, features, is_random=True),
             remote_features={"mel": ("waves", mel)},
             held_out=HeldOut(
                 shape=held_shape,
                 order=BatchOrder(held_every, (held_shape.batch_size,), recipe.run.seed, replicas),
-                source=sources(held, held_out_shapes(recipe, held, replicas), is_random=False)[0],
+                source=self._sources(context, held, held_layout, features, is_random=False)[0],
             ),
             samples=samples,
             feature_functions=[function for own in features for function in own.functions],
             begin=begin,
         )
+
+    def _sources(
+        self,
+        context: "TrainingContext",
+        split: Split,
+        layout: ShapePlan,
+        features: Sequence["Features"],
+        is_random: bool,
+    ) -> "List[CodecSource]":
+        """Batches of cuts: of mels on disk, or made live by each data device."""
+        from xtts.pipeline.codec_source import CodecSource
+        from xtts.pipeline.feature_builder import FeatureBuilder
+
+        recipe, share = context.recipe, context.placement.share
+        if not context.is_cached:
+            return [CodecSource(recipe, split, own, None, is_random, share) for own in features]
+        with context.collectives.chief_first(), ProgressBar("making mels") as bar:
+            builder = FeatureBuilder(recipe, split, layout, features[0])
+            store = builder.mels(json_digest(context.stats.tolist()), bar)
+        return [CodecSource(recipe, split, features[0], store, is_random, share)]
 
 
 class TrainableCodec:
@@ -192,7 +199,7 @@ class TrainableCodec:
 class CodecSamples:
     """Held-out recordings, encoded and decoded."""
 
-    writer: "SampleWriter"
+    writer: SampleWriter
     device: str
     texts: List[str]
     frames: List[int]  # of each recording
@@ -201,13 +208,12 @@ class CodecSamples:
 
     @classmethod
     def prepare(
-        cls, context: "TrainingContext", writer: "SampleWriter", features: "Features", codec: "Codec"
+        cls, context: "TrainingContext", writer: SampleWriter, features: "Features", codec: "Codec"
     ) -> "CodecSamples":
         """Read some recordings, padded to one length, and trace what is done with them."""
         from xtts import compat
         from xtts.pipeline.features import samples_for
         from xtts.pipeline.recordings import Recordings
-        from xtts.training.stages.samples import MAX_SAMPLES
 
         split = context.held_out
         recordings = Recordings(split, context.recipe.audio.sample_rate)

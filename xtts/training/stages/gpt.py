@@ -6,22 +6,27 @@ import attrs
 import numpy as np
 
 from xtts.files import json_digest
+from xtts.planning.batch_order import BatchOrder
+from xtts.planning.dataset import Dataset, Split
 from xtts.planning.memory import ATTENTION_FLOATS, BLOCK_FLOATS, COPIES, FLOAT, mel_floats
-from xtts.planning.shapes import Shape, code_count, joint_length
+from xtts.planning.plan import Plan
+from xtts.planning.shapes import Shape, ShapePlan, code_count, joint_length
 from xtts.planning.sizes import FRAMES_PER_CODE, LATENTS, SIZES, ModelSize
+from xtts.progress import ProgressBar
 from xtts.recipe.schema import Recipe
 from xtts.text.tokenizer import Tokenizer
+from xtts.training.stages.samples import MAX_SAMPLES, SampleWriter
 from xtts.training.stages.stage import Batch, Stage, StageLosses, StepPiece, Tensor, Tensors, tensor_digest
+from xtts.weights import assignment, model_folder
+from xtts.weights.layout import PREFIXES
 
 if TYPE_CHECKING:
     from xtts.compat import Compiled
     from xtts.model.codec import Codec
     from xtts.model.gpt import Gpt, Tokens
     from xtts.pipeline.features import Features
-    from xtts.planning.dataset import Dataset, Split
-    from xtts.planning.plan import Plan
+    from xtts.pipeline.gpt_source import GptSource, GptStores
     from xtts.training.context import StageSetup, TrainingContext
-    from xtts.training.stages.samples import SampleWriter
 
 SAMPLE_PENALTY = 2.0  # of repetition: a model that has learned little would repeat one code for ever
 
@@ -61,7 +66,7 @@ class GptStage(Stage):
         row = shape.text_length + int(code_count(shape.mel_frames)) + 3
         return FLOAT * shape.batch_size * (row + _reference_frames(recipe, shape) * recipe.audio.n_mels)
 
-    def facts(self, dataset: "Dataset", plan: "Plan") -> Dict[str, str]:
+    def facts(self, dataset: Dataset, plan: Plan) -> Dict[str, str]:
         spoken = [[one.text, one.speaker, one.language] for one in dataset.train.corpus.utterances]
         return {
             "the texts": json_digest(spoken),
@@ -70,79 +75,95 @@ class GptStage(Stage):
         }
 
     def build(self, context: "TrainingContext", needed: Mapping[str, Tensors]) -> "StageSetup":
-        from xtts.pipeline.feature_builder import FeatureBuilder
-        from xtts.pipeline.gpt_source import GptSource, GptStores
-        from xtts.planning.batch_order import BatchOrder
-        from xtts.planning.dataset import Split
-        from xtts.planning.shapes import ShapePlan
-        from xtts.progress import ProgressBar
         from xtts.training.context import MOST_HELD, HeldOut, StageSetup, held_out_shapes, make_optimizer
-        from xtts.training.stages.samples import SampleWriter
 
-        recipe, dataset, collectives = context.recipe, context.dataset, context.collectives
-        replicas = context.placement.replicas
+        recipe, layout, replicas = context.recipe, context.plan.layout, context.placement.replicas
         codecs = _frozen_codecs(context, needed["codec"])
         with context.strategy.scope():
             trained = self._model(context)
             optimizer = make_optimizer(context, self, trained, recipe.train.ema_decay)
         features = context.features(codecs)
 
-        def sources(split: Split, layout: ShapePlan, is_random: bool, dynamic_shapes: bool = False) -> List[GptSource]:
-            stores = None
-            if context.is_cached:
-                builder, about = FeatureBuilder(recipe, split, layout, features[0]), json_digest(context.stats.tolist())
-                with collectives.chief_first(), ProgressBar("making codes") as bar:
-                    codes = builder.codes(f"{about} {tensor_digest(needed['codec'])}", bar)
-                with collectives.chief_first(), ProgressBar("making reference mels") as bar:
-                    stores = GptStores(codes, builder.references(about, bar))
-            return [
-                GptSource(
-                    recipe,
-                    split,
-                    dataset.tokenizer,
-                    layout.shapes,
-                    own,
-                    stores,
-                    is_random,
-                    dynamic_shapes,
-                    context.placement.share,
-                )
-                for own in features[: 1 if stores else None]
-            ]
-
         held = context.held_out
         held_layout = held_out_shapes(recipe, held, replicas)
         held_shape = held_layout.shapes[0]
         samples = None
-        if collectives.is_chief:
+        if context.collectives.is_chief:
             writer = SampleWriter.of(context, self.name)
             samples = GptSamples.prepare(context, writer, features[0], trained.model, codecs[0])
-        own_sources = sources(dataset.train, context.plan.layout, True, self.has_dynamic_shapes(recipe))
+        stores = self._stores(context, needed, context.dataset.train, layout, features[0])
+        held_stores = self._stores(context, needed, held, held_layout, features[0])
         return StageSetup(
             context=context,
             stage=self,
             trained=trained,
             optimizer=optimizer,
             order=context.plan.order,
-            sources=own_sources,
+            sources=[
+                self._source(context, context.dataset.train, layout, own, stores, is_random=True)
+                for own in features[: 1 if stores else None]
+            ],
             remote_features=_remote_features(context, codecs[0]),
             held_out=HeldOut(
                 shape=held_shape,
                 order=BatchOrder(held_layout.shape_of[:MOST_HELD], (held_shape.batch_size,), recipe.run.seed, replicas),
-                source=sources(held, held_layout, is_random=False)[0],
+                source=self._source(context, held, held_layout, features[0], held_stores, is_random=False),
             ),
             samples=samples,
             feature_functions=[function for own in features for function in own.functions],
         )
 
+    def _stores(
+        self,
+        context: "TrainingContext",
+        needed: Mapping[str, Tensors],
+        split: Split,
+        layout: ShapePlan,
+        features: "Features",
+    ) -> "Optional[GptStores]":
+        """Codes and reference mels on disk, made where they are missing; None: they are made live."""
+        from xtts.pipeline.feature_builder import FeatureBuilder
+        from xtts.pipeline.gpt_source import GptStores
+
+        if not context.is_cached:
+            return None
+        builder = FeatureBuilder(context.recipe, split, layout, features)
+        about = json_digest(context.stats.tolist())
+        with context.collectives.chief_first(), ProgressBar("making codes") as bar:
+            codes = builder.codes(f"{about} {tensor_digest(needed['codec'])}", bar)
+        with context.collectives.chief_first(), ProgressBar("making reference mels") as bar:
+            return GptStores(codes, builder.references(about, bar))
+
+    def _source(
+        self,
+        context: "TrainingContext",
+        split: Split,
+        layout: ShapePlan,
+        features: "Features",
+        stores: "Optional[GptStores]",
+        is_random: bool,
+    ) -> "GptSource":
+        """Batches for training (`is_random`), or for validation: of one static shape, and the same every time."""
+        from xtts.pipeline.gpt_source import GptSource
+
+        return GptSource(
+            context.recipe,
+            split,
+            context.dataset.tokenizer,
+            layout.shapes,
+            features,
+            stores,
+            is_random,
+            is_random and self.has_dynamic_shapes(context.recipe),
+            context.placement.share,
+        )
+
     def _model(self, context: "TrainingContext") -> "TrainableGpt":
         """The GPT with random weights, or with the published ones that the recipe starts from."""
-        from xtts.weights import assignment, model_folder
-
         recipe, tokenizer, shapes = context.recipe, context.dataset.tokenizer, context.plan.layout.shapes
         use_stop_token = model_folder.is_published(recipe.model.weights)
         if context.published is None:
-            return TrainableGpt(recipe, tokenizer, shapes, None, use_stop_token, context.plan.pace)
+            return TrainableGpt(recipe, tokenizer, shapes, None, use_stop_token, context.plan.tokens_per_code)
         text_tokens = len(context.published[assignment.TEXT_ROWS[0]])
         trained = TrainableGpt(recipe, tokenizer, shapes, text_tokens, use_stop_token, is_loaded=True)
         own = assignment.extend_vocabulary(  # with rows for tokens that only our vocabulary has
@@ -255,7 +276,7 @@ class Sentence(NamedTuple):
 class GptSamples:
     """Sentences that were not trained on, in the voices of recordings that were not either."""
 
-    writer: "SampleWriter"
+    writer: SampleWriter
     device: str
     sentences: List[Sentence]
     inputs: Tuple[Tensor, Tensor, Tensor]  # text, its lengths, and reference mels
@@ -263,7 +284,7 @@ class GptSamples:
 
     @classmethod
     def prepare(
-        cls, context: "TrainingContext", writer: "SampleWriter", features: "Features", gpt: "Gpt", codec: "Codec"
+        cls, context: "TrainingContext", writer: SampleWriter, features: "Features", gpt: "Gpt", codec: "Codec"
     ) -> "GptSamples":
         """Encode the sentences and read their voices, and trace what is done with them."""
         import tensorflow as tf
@@ -321,10 +342,8 @@ class GptSamples:
         return [mel[: FRAMES_PER_CODE * int(length)] for mel, length in zip(mels, lengths.numpy())]
 
 
-def choose_sentences(recipe: Recipe, split: "Split", tokenizer: Tokenizer) -> List[Sentence]:
+def choose_sentences(recipe: Recipe, split: Split, tokenizer: Tokenizer) -> List[Sentence]:
     """The sentences in run.say, or the first that were held out."""
-    from xtts.training.stages.samples import MAX_SAMPLES
-
     utterances = split.corpus.utterances
     if not recipe.run.say:
         return [Sentence(one.text, one.language, position) for position, one in enumerate(utterances[:MAX_SAMPLES])]
@@ -341,8 +360,6 @@ def _frozen_codecs(context: "TrainingContext", tensors: Tensors) -> List["Codec"
     import tensorflow as tf
 
     from xtts.model.codec import Codec
-    from xtts.weights import assignment
-    from xtts.weights.layout import PREFIXES
 
     recipe, codecs = context.recipe, []
     for device in context.placement.data_devices:
