@@ -27,18 +27,8 @@ def relock(cell: str) -> None:
     release, python, pins = CELLS[cell]
     target = HERE / f"tf{cell}.txt"
     command = ["uv", "pip", "compile", "-", "pyproject.toml", "--python-version", python]
-    command += [
-        "--group",
-        "test",
-        "--extra",
-        "demo",
-        "--extra",
-        "bpe",
-        "--extra",
-        "migrate",
-        "--overrides",
-        str(HERE / "no-tensorflow.txt"),
-    ]
+    extras = ["--extra", "demo", "--extra", "bpe", "--extra", "migrate"]
+    command += ["--group", "test", *extras, "--overrides", str(HERE / "no-tensorflow.txt")]
     command += ["--quiet", "--no-header", "--no-annotate", "--output-file", str(target)]
     wanted = "\n".join([f"tensorflow-cpu=={release}", *pins])
     subprocess.run(command, input=wanted, text=True, check=True, cwd=HERE.parent, stdout=subprocess.DEVNULL)

@@ -292,7 +292,7 @@ def test_an_import_speaks(root):
     assert wave.sample_rate == 24000
     assert wave.seconds > 0
     (root / "import" / "vocab.json").unlink()
-    with pytest.raises(LoadingError, match=r"no vocab\.json in it.*import it again with --vocab"):
+    with pytest.raises(LoadingError, match=r"it has no vocab\.json.*import it again with --vocab"):
         synthesizer.Synthesizer.load(root / "import")
 
 
@@ -302,7 +302,7 @@ def test_folders_without_a_model_that_speaks_are_sentences(root):
         synthesizer.Synthesizer.load(root / "nowhere")
     begun = make_run(root / "begun")
     shutil.rmtree(str(begun / "model"))
-    with pytest.raises(LoadingError, match="the run's GPT has not begun, and cannot speak before it is finished"):
+    with pytest.raises(LoadingError, match="the run's GPT has not begun and cannot speak before it is finished"):
         synthesizer.Synthesizer.load(begun)
     with pytest.raises(LoadingError, match="neither a waveform decoder nor a codec"):
         synthesizer.Synthesizer.load(make_run(root / "silent", ("gpt",)))

@@ -28,7 +28,7 @@ def test_a_narrow_recording_is_resampled_and_told(tmp_path):
     notes = []
     wave = voices.load_reference(reference(tmp_path / "phone.wav", rate=8000), RATE, notes.append)
     assert len(wave) == RATE
-    assert "phone.wav: note: it has 8,000 samples a second" in notes[0]
+    assert "phone.wav: note: its sample rate is 8,000 Hz" in notes[0]
     assert "4,000 Hz" in notes[0]
 
 

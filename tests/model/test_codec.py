@@ -121,7 +121,7 @@ def half(function, dtype, jit):
     """A function's results with a small codec and a mel in float32 and in `dtype`."""
     mel = tf.constant(made_up(4, 24, 0)[:, :, ::4])
     codec = Codec(sizes.CodecSize(hidden=8, code_width=8, codes=12, blocks=1), mel.shape[2], np.random.default_rng(0))
-    codec.begin(mel)
+    codec.init_codebook(mel)
     try:
         return compat.compiled(function, jit_compile=jit)(codec, tf.cast(mel, dtype)), function(codec, mel)
     except (tf.errors.NotFoundError, tf.errors.InvalidArgumentError) as problem:
@@ -221,7 +221,7 @@ def test_padding_is_not_heard(lengths, seed):
 def padded():
     codec = Codec(attrs.evolve(SIZE, blocks=1), MELS, np.random.default_rng(3))
     mel = made_up(3, FRAMES, 4)
-    codec.begin(mel)
+    codec.init_codebook(mel)
     return codec, mel
 
 
@@ -352,7 +352,7 @@ def test_a_codebook_begins_with_data():
 
     def begun(seed):
         codec = Codec(SIZE, MELS, np.random.default_rng(0))
-        codec.begin(mel, lengths, seed)
+        codec.init_codebook(mel, lengths, seed)
         return codec
 
     codec = begun(1)
@@ -363,7 +363,7 @@ def test_a_codebook_begins_with_data():
     np.testing.assert_array_equal(codec.codebook.embed, begun(1).codebook.embed)
     assert np.any(codec.codebook.embed.numpy() != begun(2).codebook.embed.numpy())
     before = state(codec.codebook)
-    codec.begin(mel[::-1], seed=3)
+    codec.init_codebook(mel[::-1], seed=3)
     for old, new in zip(before, state(codec.codebook)):
         np.testing.assert_array_equal(old, new)
 
@@ -427,7 +427,7 @@ def test_training_lowers_the_loss_and_uses_many_codes():
     """Some dozens of steps from scratch: mels of unseen clips come back better, and most of the codebook is in use."""
     codec = Codec(SMALL, MELS, np.random.default_rng(0))
     unseen = made_up(8, 64, 2)
-    codec.begin(made_up(8, 64, 0), seed=1)
+    codec.init_codebook(made_up(8, 64, 0), seed=1)
     before = codec.train_pass(unseen)
     losses = train(codec, 60)
     after = codec.train_pass(unseen)
@@ -471,7 +471,7 @@ def test_two_replicas_train_the_codebook_that_one_would():
 
         def begun():
             codec = Codec(size, 80, np.random.default_rng(0))
-            codec.begin(mel, lengths, seed=5)
+            codec.init_codebook(mel, lengths, seed=5)
             return codec
 
         def turn(codec, mel, lengths, step, replica, replicas, summed):

@@ -160,6 +160,6 @@ def test_what_has_no_position_is_refused(gpt, said):
     text, lengths, style = said
     with pytest.raises(XttsError, match=r"a text of \d+ tokens, .* at most 22: split it"):
         start_generation(gpt, tf.tile(text, [1, 3]), lengths, style)
-    for most in (0, 33):
-        with pytest.raises(XttsError, match=f"most = {most}: the model generates from 1 to 32"):
-            start_generation(gpt, text, lengths, style, most)
+    for count in (0, 33):
+        with pytest.raises(XttsError, match=f"max_new_codes = {count}: the model generates from 1 to 32"):
+            start_generation(gpt, text, lengths, style, count)

@@ -222,8 +222,8 @@ def test_code_1_counts_as_repeated_from_the_start(gpt, batch):
     gpt.mel_head.bias.assign_add(30.0 * np.eye(98, dtype=np.float32)[1])
     try:
         first = batch[0][:1], batch[1][:1], gpt.conditioning_latents(batch[4][:1])
-        free = generate(gpt, *first, most=6).codes.numpy()
-        penalised = generate(gpt, *first, most=6, repetition_penalty=50.0).codes.numpy()
+        free = generate(gpt, *first, max_new_codes=6).codes.numpy()
+        penalised = generate(gpt, *first, max_new_codes=6, repetition_penalty=50.0).codes.numpy()
     finally:
         gpt.mel_head.bias.assign_add(-30.0 * np.eye(98, dtype=np.float32)[1])
     assert free.tolist() == [[1, 1, 1, 1, 1, 1]]
@@ -233,7 +233,7 @@ def test_code_1_counts_as_repeated_from_the_start(gpt, batch):
 def test_generation_agrees_with_the_whole_pass(gpt, batch):
     """Each code, spoken with a cache and among longer texts, is the best one by a pass over the whole sequence."""
     style = gpt.conditioning_latents(batch[4])
-    spoken = generate(gpt, batch[0], batch[1], style, most=12)
+    spoken = generate(gpt, batch[0], batch[1], style, max_new_codes=12)
     latents = gpt.latents(*batch[:2], spoken.codes, tf.fill([3], 12), style)
     best = tf.argmax(gpt.mel_head(latents), axis=-1).numpy()
     for row, length in enumerate(spoken.lengths.numpy()):

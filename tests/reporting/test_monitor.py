@@ -303,7 +303,7 @@ def test_a_terminal_gets_a_bar_with_the_figures(tmp_path, monkeypatch):
         run.step(step)
     last = screen.getvalue().split("\r")[-1]
     assert last.startswith("gpt [####")
-    assert "100%, 0 s left, step 4/4, loss 2, 1,000 frames/s, data wait 10.0%" in last
+    assert "100%, 00:00 left, step 4/4, loss 2, 1,000 frames/s, data wait 10.0%" in last
     run.monitor.warn("look here")
     assert "\r\x1b[Klook here\n" in screen.getvalue()
     monkeypatch.setenv("COLUMNS", "40")

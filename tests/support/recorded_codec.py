@@ -14,14 +14,14 @@ SPEC = MelSpec()
 class Recorded:
     """A codec that gives back a recording's mel, whatever the codes are; and the rest of a model."""
 
-    spec, stats, decoder = SPEC, np.full(80, 4.0, np.float32), None
+    spec, mel_norms, decoder = SPEC, np.full(80, 4.0, np.float32), None
 
     def __init__(self, path):
-        mel = log_mel(wav.load_audio(path, SPEC.sample_rate), SPEC, self.stats)
+        mel = log_mel(wav.load_audio(path, SPEC.sample_rate), SPEC, self.mel_norms)
         self.codes = len(mel) // FRAMES_PER_CODE
         self._mel = mel[: FRAMES_PER_CODE * self.codes]
 
-    def mel(self, codes):
+    def decode_mel(self, codes):
         return self._mel[: FRAMES_PER_CODE * len(codes)]
 
 

@@ -626,7 +626,8 @@ def test_checkpoints_are_read_without_tensorflow(files, tmp_path):
     """Import and export need neither TensorFlow nor PyTorch."""
     model, dvae, out = files
     code = (
-        "import sys; from xtts.weights.exporting import export_checkpoint; from xtts.weights.importing import import_checkpoint\n"
+        "import sys; from xtts.weights.exporting import export_checkpoint\n"
+        "from xtts.weights.importing import import_checkpoint\n"
         f"import_checkpoint({str(model)!r}, {str(out)!r}, {str(dvae)!r})\n"
         f"export_checkpoint({str(out)!r}, {str(tmp_path / 'a.safetensors')!r})\n"
         "assert not {'tensorflow', 'torch'} & set(sys.modules)"

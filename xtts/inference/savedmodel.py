@@ -8,8 +8,8 @@ Its signatures are the steps of inference, each with static shapes and a batch o
     mel        codes [1, max], length [1]                              -> mel [1, 4 max, n_mels], a logarithm
     waveform   latents [1, max, width], length [1], speaker            -> wave [1, samples] at 24 kHz
 
-There is a `codes_N` for each of a few text sizes; `speaker` and `waveform` if the model has a waveform decoder, `mel` if
-it has a codec. The folder `assets.extra` holds `xtts.json`, which states all these sizes, and the tokenizer.
+There is a `codes_N` for each of a few text sizes; `speaker` and `waveform` if the model has a waveform decoder, `mel`
+if it has a codec. The folder `assets.extra` holds `xtts.json`, which states all these sizes, and the tokenizer.
 """
 
 import inspect

@@ -70,11 +70,11 @@ class Codec(Module):
         """Mel [B, 4 T, n_mels] of codes [B, T]; `lengths` [B] are in codes here. Computed in `dtype`."""
         return self.decoded(tf.cast(self.codebook(codes), dtype), lengths)
 
-    def begin(self, mel: Tensor, lengths: Optional[Tensor] = None, seed: int = 0) -> None:
-        """Before the first step: fills a fresh codebook with what the encoder makes of a batch of data."""
+    def init_codebook(self, mel: Tensor, lengths: Optional[Tensor] = None, seed: int = 0) -> None:
+        """Initialise a fresh codebook from a batch of data, before the first step."""
         x = self.encoded(mel, lengths)
         inside = _valid_mask(x, _optional_code_lengths(lengths))
-        self.codebook.revive(*self.codebook.draw(x, seed, 0, inside, most=x.shape[0] * x.shape[1]))
+        self.codebook.revive(*self.codebook.draw(x, seed, 0, inside, limit=x.shape[0] * x.shape[1]))
 
     def train_pass(self, mel: Tensor, lengths: Optional[Tensor] = None) -> Pass:
         """There and back. The gradient goes through the codes as if they were what was encoded; no weight moves."""
@@ -196,11 +196,11 @@ class Codebook(Module):
         inside: Optional[Tensor] = None,
         replica: Tensor = 0,
         replicas: int = 1,
-        most: Optional[int] = None,
+        limit: Optional[int] = None,
     ) -> Tuple[Tensor, Tensor]:
         """Vectors [n, width] drawn from x [..., width], and 1 or 0, [n]: whether it is one, or was drawn from padding.
 
-        n is as many as there are codes, or `most`. The same for the same (seed, step), and no vector twice. Both
+        n is as many as there are codes, or `limit`. The same for the same (seed, step), and no vector twice. Both
         results add up over replicas: places are drawn from the batch of all of them, and a replica gives what lies in
         its part, so that their number changes nothing.
         """
@@ -209,7 +209,7 @@ class Codebook(Module):
         lots = tf.random.stateless_uniform(  # whole numbers, so that nothing is rounded on the way
             [here * replicas], tf.stack([tf.cast(seed, tf.int32), tf.cast(step, tf.int32)]), None, None, tf.int32
         )
-        places = tf.math.top_k(lots, min(most or self._codes, here * replicas)).indices - replica * here
+        places = tf.math.top_k(lots, min(limit or self._codes, here * replicas)).indices - replica * here
         near = tf.clip_by_value(places, 0, here - 1)
         real = tf.gather(inside, near) * tf.cast(tf.equal(near, places), tf.float32)
         return tf.gather(rows, near) * real[:, None], real

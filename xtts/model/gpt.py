@@ -127,7 +127,7 @@ class Gpt(Module):
         if tokens_per_code is not None:
             self.text_pos_embedding.init_sinusoidal(np.arange(size.text_positions + 2))
             # After [START], which is at position 0, and in the middle of a token.
-            self.mel_pos_embedding.begin(1.5 + tokens_per_code * np.arange(size.audio_positions + 3))
+            self.mel_pos_embedding.init_sinusoidal(1.5 + tokens_per_code * np.arange(size.audio_positions + 3))
 
     @property
     def size(self) -> Size:

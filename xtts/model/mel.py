@@ -22,7 +22,7 @@ Transform = Literal["fft", "matmul"]
 def mel(
     waves: Tensor, lengths: Tensor, spec: MelSpec, fill: float = 0.0, transform: Optional[Transform] = None
 ) -> Tensor:
-    """Mels [B, frames, n_mels] of waves [B, samples] with `lengths` [B]; `fill` is the value of frames after a clip's end."""
+    """Mels [B, frames, n_mels] of waves [B, samples] with `lengths` [B]; frames after a clip's end are `fill`."""
     return _fill_padding(_mel(waves, lengths, spec, transform), lengths, spec, fill)
 
 

@@ -91,7 +91,7 @@ def test_slurm_names_a_worker_a_task(monkeypatch):
         (config({"worker": list(TWO), "ps": ["c:3"]}), 'TF_CONFIG: "ps" tasks are not supported'),
         (config({"worker": list(TWO)}, "evaluator"), 'TF_CONFIG: "evaluator" tasks are not supported'),
         (config({"worker": ["a:1", "a:1"]}), "TF_CONFIG: a:1 stands there twice"),
-        (config({"worker": ["a:1", "b"]}), 'TF_CONFIG: "b" is no address; write host:port'),
+        (config({"worker": ["a:1", "b"]}), 'TF_CONFIG: "b" is not an address; write host:port'),
     ],
 )
 def test_a_mistake_in_tf_config_is_a_sentence(environment, said):
@@ -311,7 +311,7 @@ def test_ten_kills_of_a_worker_at_random_steps_change_no_bit(many):
 
 def test_contradictions_of_a_recipe_are_said():
     """An address without a port, an index that is not there."""
-    with pytest.raises(ValueError, match='"here" is no address; write host:port'):
+    with pytest.raises(ValueError, match='"here" is not an address; write host:port'):
         Recipe(cluster=Asked(workers=("here", "b:2")))
     with pytest.raises(ValueError, match="there is no worker 2 among 2; write 0 to 1"):
         Recipe(cluster=Asked(workers=TWO, index=2))

@@ -156,7 +156,7 @@ def _of_slurm(port: int) -> Cluster:
 def _checked(found: Cluster) -> Cluster:
     for place, address in enumerate(found.addresses):
         if not is_address(address):
-            raise ClusterError(f'{found.origin}: "{address}" is no address; write host:port, as in "10.0.0.1:8888"')
+            raise ClusterError(f'{found.origin}: "{address}" is not an address; write host:port, as in "10.0.0.1:8888"')
         if address in found.addresses[:place]:
             raise ClusterError(f"{found.origin}: {address} stands there twice; give each worker an address of its own")
     return found

@@ -79,7 +79,7 @@ class CodecStage(Stage):
                 return
             mel, lengths = (collectives.all_gather(first.batches[0][name]) for name in ("mel", "lengths"))
             with context.strategy.scope():
-                trained.model.begin(tf.convert_to_tensor(mel), tf.convert_to_tensor(lengths), recipe.run.seed)
+                trained.model.init_codebook(tf.convert_to_tensor(mel), tf.convert_to_tensor(lengths), recipe.run.seed)
             book = trained.model.codebook
             collectives.broadcast_variables([book.embed, book.embed_avg, book.cluster_size])
 
