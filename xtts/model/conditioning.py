@@ -92,7 +92,7 @@ class LatentAttention(Module):
 
     def __call__(self, latents: Tensor, heard: Tensor) -> Tensor:
         keys = tf.concat([latents, heard], axis=1)
-        # Of the keys: a third use of the latents would have a gradient of three terms, without an order; layers.total.
+        # From the keys: a third use of the latents would make a gradient of three terms, summed in no fixed order.
         q = self._split(self.to_q(keys[:, : latents.shape[1]]), 1)
         k, v = tf.split(self._split(self.to_kv(keys), 2), 2, axis=2)
         return self.to_out(_multi_head_attention(q, k, v))

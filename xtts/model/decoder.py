@@ -45,7 +45,9 @@ class ConvTranspose1d(layers.Module):
         weight = tf.pad(self.weight, [[0, 0], [0, steps * self._stride - kernel], [0, 0]])
         pieces = layers.matmul(x, tf.reshape(weight, [inputs, steps * self._stride * outputs]))
         pieces = tf.reshape(pieces, [batch, frames, steps, self._stride * outputs])
-        whole = layers.total([tf.pad(pieces[:, :, s], [[0, 0], [s, steps - 1 - s], [0, 0]]) for s in range(steps)])
+        whole = layers.ordered_sum(
+            [tf.pad(pieces[:, :, s], [[0, 0], [s, steps - 1 - s], [0, 0]]) for s in range(steps)]
+        )
         cut = (kernel - self._stride) // 2
         samples = tf.reshape(whole, [batch, -1, outputs])[:, cut : cut + frames * self._stride]
         return tf.nn.bias_add(samples, tf.cast(self.bias, x.dtype))
@@ -109,7 +111,7 @@ class WaveformDecoder(layers.Module):
             frames = None if frames is None else frames * self._upsampling[stage]
             inside = _valid_mask(x, frames)
             blocks = self.resblocks[kernels * stage : kernels * (stage + 1)]
-            x = layers.total([block(x, inside) for block in blocks]) / kernels
+            x = layers.ordered_sum([block(x, inside) for block in blocks]) / kernels
         x = tf.nn.leaky_relu(tf.cast(_zero_padding(x, inside), tf.float32), LAST_LEAKY_SLOPE)  # 8 bits would be heard
         return _zero_padding(tf.tanh(self.conv_post(x)), inside)[:, :, 0]
 

@@ -68,7 +68,7 @@ class AdamW(tf.Module):
     def apply(self, gradients: Sequence[Tensor], step: Tensor, loss: Tensor, values: Values) -> Update:
         """Update this replica's copies by gradients that all replicas share. `step`, int32 [], counts from 0."""
         time = tf.cast(step, tf.float32)
-        # Not tf.add_n: see layers.total.
+        # Not tf.add_n: see layers.ordered_sum.
         norm = tf.sqrt(2.0 * ordered_sum([tf.nn.l2_loss(gradient) for gradient in gradients]))
         is_finite = tf.math.is_finite(norm) & tf.math.is_finite(loss)
         scale = tf.where(is_finite, tf.minimum(1.0, self._train.clip_norm / tf.maximum(norm, 1e-12)), 0.0)
