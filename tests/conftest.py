@@ -18,7 +18,7 @@ ROOT = Path(__file__).parent.parent
 
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory):
-    """Runs beside one corpus; "whole" is one that nobody interrupted."""
+    """Training runs on one corpus; "whole" is uninterrupted."""
     from run_processes import Runs, make_corpus
 
     root = tmp_path_factory.mktemp("runs")
@@ -31,7 +31,7 @@ def runs(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def relaxed(runs):
-    """The settings of a run with free lengths, live features and the codec of "whole"; "relaxed" is such a run."""
+    """The settings of a run with relaxed shapes, live features and the codec of "whole"; "relaxed" is such a run."""
     from run_processes import beside
 
     settings = ("data.shapes=relaxed", "devices.data_gpu=0", "devices.model_gpu=1", "train.validate_every=0")
@@ -43,7 +43,7 @@ def relaxed(runs):
 
 @pytest.fixture
 def xtts(tmp_path):
-    """Run a verb as a user does, in a folder of its own: `xtts("run", "x.toml")` gives the finished process."""
+    """Run a command in a temporary folder: `xtts("run", "x.toml")` gives the finished process."""
 
     def run(*arguments, cwd=tmp_path, env=None):
         return subprocess.run(

@@ -24,7 +24,7 @@ def reason(path):
 
 
 def wav(path, claimed=200, before=b""):
-    """A wav written by hand, whose header claims what it likes."""
+    """A WAV file written by hand, whose header may claim any length."""
     fmt = struct.pack("<4sIHHIIHH", b"fmt ", 16, 1, 1, 16000, 32000, 2, 16)
     chunks = b"WAVE" + fmt + before + struct.pack("<4sI", b"data", claimed) + b"\x01\x02" * 100
     path.write_bytes(struct.pack("<4sI", b"RIFF", len(chunks)) + chunks)
@@ -51,8 +51,8 @@ def wav(path, claimed=200, before=b""):
         ("OGG", "VORBIS", 22050, 1),
     ],
 )
-def test_a_header_says_what_decoding_finds(tmp_path, format, subtype, rate, channels):
-    """Samples and rate read from a header are those that libsndfile decodes, for every kind of file."""
+def test_a_header_agrees_with_the_decoded_file(tmp_path, format, subtype, rate, channels):
+    """The length and rate read from a header match those that libsndfile decodes, for every supported format."""
     path = record(tmp_path / "a.wav", tone(3001, channels), rate, format=format, subtype=subtype)
     decoded, decoded_rate = soundfile.read(str(path))
     assert header(path)[:3] == (len(decoded), decoded_rate, channels)
@@ -60,7 +60,7 @@ def test_a_header_says_what_decoding_finds(tmp_path, format, subtype, rate, chan
 
 
 def test_plain_wav_and_flac_are_read_without_libsndfile(tmp_path, monkeypatch):
-    """The kinds that corpora are made of never cost the opening of a decoder."""
+    """The common corpus formats are parsed without opening a libsndfile decoder."""
     wave, flac = record(tmp_path / "a.wav"), record(tmp_path / "a.flac")
     monkeypatch.setattr(headers, "parse_with_libsndfile", None)
     assert header(wave)[:3] == header(flac)[:3] == Header(4410, 22050, 1)[:3]
@@ -68,47 +68,47 @@ def test_plain_wav_and_flac_are_read_without_libsndfile(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("share", [0.999, 0.5, 0.1])
 def test_a_wav_with_bytes_missing_is_truncated(tmp_path, share):
-    """A wav that holds fewer bytes than its header promises is truncated, by however little."""
+    """A WAV file with even slightly fewer bytes than its header declares is truncated."""
     assert reason(cut(record(tmp_path / "a.wav"), share)) is Reason.TRUNCATED
 
 
-def test_a_wav_of_no_samples_is_empty(tmp_path):
-    """Neither a file of no bytes nor one of only a header is a recording."""
+def test_a_wav_without_samples_is_empty(tmp_path):
+    """A zero-byte file and a file of only a header are both reported as empty."""
     assert reason(record(tmp_path / "a.wav", np.zeros(0, np.float32))) is Reason.EMPTY
     (tmp_path / "b.wav").write_bytes(b"")
     assert reason(tmp_path / "b.wav") is Reason.EMPTY
 
 
 @pytest.mark.parametrize("claimed", [0xFFFFFFFF, 0x7FFFFFFF, 0x7FFFF000])
-def test_a_wav_from_a_stream_reaches_to_its_end(tmp_path, claimed):
-    """A length that a recorder could not go back to write is taken from the size of the file."""
+def test_a_streamed_wav_extends_to_the_end_of_the_file(tmp_path, claimed):
+    """A length that a streaming recorder left unset is computed from the size of the file."""
     path = wav(tmp_path / "a.wav", claimed=claimed)
     assert header(path)[:2] == (100, 16000)
     assert soundfile.info(str(path)).frames == 100
 
 
-def test_chunks_before_the_samples_are_passed_over(tmp_path):
-    """Chunks of any length, odd ones padded, may stand before the samples, even a page of them."""
+def test_chunks_before_the_samples_are_skipped(tmp_path):
+    """Chunks of any size, including padded and very large ones, may precede the samples."""
     assert header(wav(tmp_path / "a.wav", before=b"LIST" + struct.pack("<I", 5) + b"abcde\0")).samples == 100
     assert header(wav(tmp_path / "b.wav", before=b"bext" + struct.pack("<I", 6000) + b"x" * 6000)).samples == 100
 
 
 @pytest.mark.parametrize("content", [b"not audio at all", b"RIFF", b"fLaC", b"ID3\4", b"\0" * 5000])
-def test_what_is_no_audio_is_unreadable(tmp_path, content):
-    """Other bytes under an audio name are unreadable."""
+def test_files_that_are_not_audio_are_unreadable(tmp_path, content):
+    """Other content under an audio file name is reported as unreadable."""
     (tmp_path / "a.wav").write_bytes(content)
     assert reason(tmp_path / "a.wav") is Reason.UNREADABLE
 
 
-def test_a_file_that_is_gone_is_unreadable(tmp_path):
-    """A file that vanished since its folder was listed is the utterance's problem, not the run's."""
+def test_a_missing_file_is_unreadable(tmp_path):
+    """A file deleted after its folder was listed is an error of that utterance, not of the run."""
     with pytest.raises(DamagedAudio, match="No such file"):
         read_header(str(tmp_path / "a.wav"), 10)
 
 
 @pytest.mark.parametrize("at_hand", [1e9, -1])
-def test_many_headers_keep_their_order(tmp_path, monkeypatch, at_hand):
-    """One by one or in threads, the answers come in the order of the questions, bad files among them."""
+def test_headers_read_together_keep_their_order(tmp_path, monkeypatch, at_hand):
+    """Sequentially or in threads, results come in the order of the paths, with damaged files in their places."""
     monkeypatch.setattr(headers, "SLOW_FILE", at_hand)
     monkeypatch.setattr(headers, "CHUNK", 3)
     monkeypatch.setattr(headers, "THREADED_CHUNKS", 2)
@@ -124,8 +124,8 @@ def test_many_headers_keep_their_order(tmp_path, monkeypatch, at_hand):
 
 @given(st.binary(max_size=80), st.integers(0, 90), st.sampled_from(["wav", "flac"]))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-def test_any_bytes_are_a_header_or_a_reason(tmp_path, noise, at, kind):
-    """A damaged header is a number of samples or a reason, and never another error."""
+def test_any_bytes_give_a_header_or_a_reason(tmp_path, noise, at, kind):
+    """A damaged header gives a number of samples or a rejection reason, never another exception."""
     whole = record(tmp_path / f"whole.{kind}", tone(50)).read_bytes()
     path = tmp_path / f"a.{kind}"
     path.write_bytes(whole[:at] + noise + whole[at + len(noise) :])

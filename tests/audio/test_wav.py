@@ -26,7 +26,7 @@ def noise(samples: int, channels: int = 1, seed: int = 0) -> np.ndarray:
 
 
 def wav_bytes(samples: np.ndarray, rate: int = RATE, before: bytes = b"", size: Any = None, channels: int = 1) -> bytes:
-    """A 16-bit wav as other programs write it: chunks before the samples, or a size that is not theirs."""
+    """A 16-bit WAV as other programs write it: with chunks before the samples, or with a wrong size."""
     data = samples.astype("<i2").tobytes()
     fmt = struct.pack("<4sIHHIIHH", b"fmt ", 16, 1, channels, rate, rate * 2 * channels, 2 * channels, 16)
     chunk = struct.pack("<4sI", b"data", len(data) if size is None else size) + data
@@ -35,7 +35,7 @@ def wav_bytes(samples: np.ndarray, rate: int = RATE, before: bytes = b"", size: 
 
 
 def refusal(path: Path) -> str:
-    """What `read` says of a file it refuses; the same file is refused by name, and with a remedy."""
+    """The message with which `read` refuses a file, after checking that it names the file and the remedy."""
     with pytest.raises(AudioError) as caught:
         wav.read_audio(path)
     message = str(caught.value)
@@ -48,7 +48,7 @@ def refusal(path: Path) -> str:
 @settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(values=st.lists(st.integers(-32768, 32767), min_size=1, max_size=300), channels=st.integers(1, 3))
 def test_16_bit_samples_are_exact(tmp_path: Path, values: list, channels: int) -> None:
-    """Each 16-bit sample becomes its 32768th part, and channels are averaged."""
+    """Each 16-bit sample is divided by 32768, and channels are averaged."""
     integers = np.array(values * channels, np.int16).reshape(-1, channels)
     path = tmp_path / "clip.wav"
     path.write_bytes(wav_bytes(integers, channels=channels))
@@ -72,8 +72,8 @@ def test_16_bit_samples_are_exact(tmp_path: Path, values: list, channels: int) -
     ],
 )
 @pytest.mark.parametrize("channels", [1, 2])
-def test_what_soundfile_reads_is_read(tmp_path: Path, kind: str, subtype: str, error: float, channels: int) -> None:
-    """Every format, of one channel or two, gives the wave that was written, at the rate it was written with."""
+def test_every_soundfile_format_is_read(tmp_path: Path, kind: str, subtype: str, error: float, channels: int) -> None:
+    """Every format, mono or stereo, gives the wave that was written, at its own sample rate."""
     samples = np.rint(noise(5000, channels) * 32768) / 32768
     path = tmp_path / "clip"
     soundfile.write(str(path), samples, 44100, format=kind, subtype=subtype)
@@ -86,8 +86,8 @@ def test_what_soundfile_reads_is_read(tmp_path: Path, kind: str, subtype: str, e
 
 
 @pytest.mark.parametrize("size", [0, 5, 64])
-def test_other_chunks_are_passed_over(tmp_path: Path, size: int) -> None:
-    """Chunks before the samples, of even or odd size, are not heard."""
+def test_other_chunks_are_skipped(tmp_path: Path, size: int) -> None:
+    """Chunks before the samples, of even or odd size, are not decoded as audio."""
     integers = np.arange(-500, 500, dtype=np.int16)
     path = tmp_path / "clip.wav"
     chunk = struct.pack("<4sI", b"LIST", size) + b"x" * (size + size % 2)
@@ -96,8 +96,8 @@ def test_other_chunks_are_passed_over(tmp_path: Path, size: int) -> None:
 
 
 @pytest.mark.parametrize("size", [0xFFFFFFFF, 0x7FFFFFFF, 0x7FFFF000])
-def test_a_streamed_wav_ends_where_its_file_does(tmp_path: Path, size: int) -> None:
-    """A wav that was written to a pipe, before its length was known, is read to its end."""
+def test_a_streamed_wav_is_read_to_the_end_of_the_file(tmp_path: Path, size: int) -> None:
+    """A WAV written to a pipe, before its length was known, is read to its end."""
     path = tmp_path / "clip.wav"
     path.write_bytes(wav_bytes(np.ones(700, np.int16), size=size))
     assert len(wav.read_audio(path)[0]) == header(path).samples == 700
@@ -106,8 +106,8 @@ def test_a_streamed_wav_ends_where_its_file_does(tmp_path: Path, size: int) -> N
 @pytest.mark.parametrize("subtype", ["PCM_16", "PCM_24", "FLOAT"])
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(kept=st.floats(0, 1, exclude_max=True))
-def test_a_truncated_wav_is_found(tmp_path: Path, subtype: str, kept: float) -> None:
-    """Wherever a wav is cut, it is refused, from its header alone: no part of a clip passes for all of it."""
+def test_a_truncated_wav_is_detected(tmp_path: Path, subtype: str, kept: float) -> None:
+    """A WAV truncated anywhere is refused from its header alone, so part of a clip never passes for all of it."""
     path = tmp_path / "clip.wav"
     soundfile.write(str(path), noise(400)[:, 0], RATE, format="WAV", subtype=subtype)
     content = path.read_bytes()
@@ -117,15 +117,15 @@ def test_a_truncated_wav_is_found(tmp_path: Path, subtype: str, kept: float) -> 
         header(path)
 
 
-def test_a_truncated_wav_is_counted(tmp_path: Path) -> None:
-    """The message says how much is there and how much there should be."""
+def test_a_truncated_wav_is_reported_with_its_bytes(tmp_path: Path) -> None:
+    """The message gives the number of bytes present and the number expected."""
     path = tmp_path / "clip.wav"
     path.write_bytes(wav_bytes(np.ones(1000, np.int16))[:1044])
     assert "breaks off: 1,000 of 2,000 bytes of samples are there; copy the file again" in refusal(path)
 
 
-def test_a_truncated_flac_is_found(tmp_path: Path) -> None:
-    """A flac that breaks off is refused when it is read."""
+def test_a_truncated_flac_is_detected(tmp_path: Path) -> None:
+    """A truncated FLAC is refused when it is read."""
     path = tmp_path / "clip.flac"
     soundfile.write(str(path), noise(30_000)[:, 0], RATE)
     content = path.read_bytes()
@@ -178,15 +178,15 @@ def infinity(path: Path) -> None:
         (infinity, "contain NaN or infinity"),
     ],
 )
-def test_what_cannot_be_used_is_refused_by_name(tmp_path: Path, make: Callable[[Path], None], words: str) -> None:
-    """A file that cannot be used gets one sentence: which file, what is wrong, what to do."""
+def test_unusable_files_are_refused_by_name(tmp_path: Path, make: Callable[[Path], None], words: str) -> None:
+    """A file that cannot be used gets one message: which file, what is wrong and what to do."""
     path = tmp_path / "clip.wav"
     make(path)
     assert words in refusal(path)
 
 
 def test_headerless_samples_are_refused(tmp_path: Path) -> None:
-    """A .raw file, of which soundfile would have to be told everything, is refused like any other that is no sound."""
+    """A .raw file, whose format soundfile cannot know, is refused like any other file that is not audio."""
     path = tmp_path / "clip.raw"
     path.write_bytes(bytes(1000))
     assert "soundfile cannot read it" in refusal(path)
@@ -195,7 +195,7 @@ def test_headerless_samples_are_refused(tmp_path: Path) -> None:
 @settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(place=st.integers(0, 60), byte=st.integers(0, 255), second=st.integers(0, 60), other=st.integers(0, 255))
 def test_a_damaged_header_never_crashes(tmp_path: Path, place: int, byte: int, second: int, other: int) -> None:
-    """Whatever a wav's header says, the file is read or refused with an AudioError."""
+    """Whatever a WAV's header says, the file is read or refused with an AudioError."""
     content = bytearray(wav_bytes(np.arange(100, dtype=np.int16)))
     content[place], content[second] = byte, other
     path = tmp_path / "clip.wav"
@@ -212,8 +212,10 @@ def test_a_damaged_header_never_crashes(tmp_path: Path, place: int, byte: int, s
     ("from_rate", "to_rate"),
     [(48000, 22050), (44100, 22050), (16000, 22050), (22050, 16000), (22050, 24000), (8000, 96000), (96000, 8000)],
 )
-def test_resampling_keeps_what_both_rates_hold_and_nothing_else(from_rate: int, to_rate: int) -> None:
-    """A tone below 95 % of the lower limit comes back within -95 dB; one above the limit is gone to -95 dB."""
+def test_resampling_is_an_accurate_low_pass_filter(from_rate: int, to_rate: int) -> None:
+    """A tone below 95 % of the lower Nyquist frequency is kept to within -95 dB, and one above it is attenuated by 95
+    dB.
+    """
     limit = min(from_rate, to_rate) / 2
     at = np.arange(from_rate) / from_rate
 
@@ -221,7 +223,7 @@ def test_resampling_keeps_what_both_rates_hold_and_nothing_else(from_rate: int, 
         return resample.resample(np.sin(2 * np.pi * hertz * at + 0.3).astype(np.float32), from_rate, to_rate)
 
     then = np.arange(to_rate) / to_rate
-    inner = slice(to_rate // 8, -to_rate // 8)  # a tone that starts at once holds all frequencies
+    inner = slice(to_rate // 8, -to_rate // 8)  # a tone's abrupt start contains all frequencies
     for share in (0.01, 0.5, 0.95):
         error = resampled(share * limit) - np.sin(2 * np.pi * share * limit * then + 0.3)
         assert np.abs(error[inner]).max() < 10 ** (-95 / 20)
@@ -235,8 +237,8 @@ RATES = st.sampled_from([8000, 11025, 16000, 22050, 24000, 32000, 44100, 48000, 
 
 @settings(max_examples=60, deadline=None)
 @given(samples=st.integers(1, 9000), from_rate=RATES, to_rate=RATES)
-def test_resampled_length_is_known_before(samples: int, from_rate: int, to_rate: int) -> None:
-    """The length after resampling is what `resampled_length` says, and no sample strays far from the wave."""
+def test_the_resampled_length_is_known_in_advance(samples: int, from_rate: int, to_rate: int) -> None:
+    """The length after resampling is what `resampled_length` predicts, and no sample strays far from the wave."""
     wave = noise(samples)[:, 0]
     result = resample.resample(wave, from_rate, to_rate)
     assert result.dtype == np.float32
@@ -248,16 +250,16 @@ def test_resampled_length_is_known_before(samples: int, from_rate: int, to_rate:
     assert np.abs(result).max() < 2 * np.abs(wave).max()
 
 
-def test_blocks_leave_no_seams() -> None:
-    """A wave over many blocks is resampled as its middle alone is: the place of a block makes no difference."""
+def test_resampling_in_blocks_leaves_no_seams() -> None:
+    """Resampling a wave of many blocks gives the same samples as resampling its middle alone."""
     wave = noise(60_000)[:, 0]
     whole = resample.resample(wave, 44100, 22050)
     part = resample.resample(wave[10_000:50_000], 44100, 22050)
     np.testing.assert_allclose(part[1000:-1000], whole[6000:24_000], atol=1e-5)
 
 
-def test_load_is_reading_at_a_rate(tmp_path: Path) -> None:
-    """`load` gives the clip at the rate asked for, and untouched where that is its own."""
+def test_load_audio_resamples_to_the_requested_rate(tmp_path: Path) -> None:
+    """`load_audio` gives the clip at the requested rate, unchanged where that is its own."""
     path = tmp_path / "clip.wav"
     wav.write_wav(path, noise(4410)[:, 0], 44100)
     wave, rate = wav.read_audio(path)
@@ -267,8 +269,8 @@ def test_load_is_reading_at_a_rate(tmp_path: Path) -> None:
 
 @settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(values=st.lists(st.integers(-32768, 32767), min_size=1, max_size=200))
-def test_a_wave_that_was_read_is_written_back_the_same(tmp_path: Path, values: list) -> None:
-    """Reading and writing 16-bit samples changes none of them."""
+def test_writing_and_reading_16_bit_samples_is_lossless(tmp_path: Path, values: list) -> None:
+    """Writing a wave that was read from 16-bit samples changes none of them."""
     path = tmp_path / "clip.wav"
     wave = (np.array(values) / 32768).astype(np.float32)
     assert wav.write_wav(path, wave, 16000) == 1.0
@@ -278,8 +280,8 @@ def test_a_wave_that_was_read_is_written_back_the_same(tmp_path: Path, values: l
     assert soundfile.info(str(path)).subtype == "PCM_16"
 
 
-def test_a_wave_too_loud_is_turned_down(tmp_path: Path) -> None:
-    """Above full scale the whole wave is turned down, not clipped, and the gain says by how much."""
+def test_a_wave_above_full_scale_is_scaled_down(tmp_path: Path) -> None:
+    """Above full scale the whole wave is attenuated instead of clipped, and the gain is returned."""
     path = tmp_path / "clip.wav"
     wave = 4 * np.sin(np.arange(1000) / 20).astype(np.float32)
     gain = wav.write_wav(path, wave, RATE)
@@ -287,8 +289,8 @@ def test_a_wave_too_loud_is_turned_down(tmp_path: Path) -> None:
     np.testing.assert_allclose(wav.read_audio(path)[0], wave * gain, atol=2 / 32768)
 
 
-def test_a_wave_that_is_no_sound_is_not_written(tmp_path: Path) -> None:
-    """NaN is refused, and the file that was there stays."""
+def test_a_wave_with_nan_is_not_written(tmp_path: Path) -> None:
+    """NaN is refused, and the existing file is kept."""
     path = tmp_path / "clip.wav"
     wav.write_wav(path, np.ones(3, np.float32) / 2, RATE)
     with pytest.raises(AudioError, match="NaN or infinity"):
@@ -296,8 +298,8 @@ def test_a_wave_that_is_no_sound_is_not_written(tmp_path: Path) -> None:
     assert len(wav.read_audio(path)[0]) == 3
 
 
-def test_writing_is_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """When writing fails half way, the file that was there stays as it was, and nothing lies beside it."""
+def test_writing_is_atomic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When writing fails half way, the existing file is unchanged and no temporary file is left."""
     path = tmp_path / "clip.wav"
     wav.write_wav(path, np.ones(3, np.float32) / 2, RATE)
     before = path.read_bytes()
@@ -313,14 +315,14 @@ def test_writing_is_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.Monk
     assert [file.name for file in tmp_path.iterdir()] == ["clip.wav"]
 
 
-def test_writing_into_no_folder_says_so(tmp_path: Path) -> None:
+def test_writing_into_a_missing_folder_is_refused(tmp_path: Path) -> None:
     """A path whose folder does not exist is refused by name."""
     with pytest.raises(AudioError, match=r"clip\.wav: cannot be written .*; name a file in a folder"):
         wav.write_wav(tmp_path / "missing" / "clip.wav", np.zeros(5, np.float32), RATE)
 
 
-def test_a_growing_wav_can_be_read_at_any_time(tmp_path):
-    """While it grows it has no end in its header; when it has ended it is the wav that is written at once."""
+def test_a_streamed_wav_is_readable_while_it_grows(tmp_path):
+    """While it grows its header has no length; when closed it is identical to a WAV written in one go."""
     wave = (0.4 * np.sin(np.arange(5000) * 0.1)).astype(np.float32)
     with (tmp_path / "growing.wav").open("wb") as file:
         growing = wav.StreamingWav(file, 24000)
@@ -334,8 +336,8 @@ def test_a_growing_wav_can_be_read_at_any_time(tmp_path):
     assert (tmp_path / "growing.wav").read_bytes() == (tmp_path / "whole.wav").read_bytes()
 
 
-def test_a_growing_wav_cuts_off_what_is_too_loud(tmp_path):
-    """Samples above full scale do not wrap around."""
+def test_a_streamed_wav_clips_samples_above_full_scale(tmp_path):
+    """Samples above full scale are clipped and do not wrap around."""
     with (tmp_path / "loud.wav").open("wb") as file:
         growing = wav.StreamingWav(file, 8000)
         growing.add(np.array([2.0, -2.0, 0.5], np.float32))

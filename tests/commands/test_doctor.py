@@ -1,4 +1,4 @@
-"""doctor: what works here, tried; and what is in the way, named."""
+"""xtts doctor: trials of what works on this machine, and diagnosis of what does not."""
 
 import json
 import os
@@ -14,8 +14,8 @@ from xtts.commands import doctor
 ROOT = Path(__file__).parents[2]
 
 
-def test_doctor_tries_everything_and_finds_this_machine_ready(xtts):
-    """On a machine where the tests run, training could run, and each trial was really made."""
+def test_doctor_finds_this_machine_ready(xtts):
+    """On a machine that can run these tests doctor runs every trial and reports it ready to train."""
     done = xtts("doctor", "--json")
     findings = json.loads(done.stdout)
     assert done.returncode == 0, done.stdout
@@ -30,7 +30,7 @@ def test_doctor_tries_everything_and_finds_this_machine_ready(xtts):
     assert findings["python"]["version"] == ".".join(map(str, sys.version_info[:3]))
 
 
-def test_doctor_says_the_same_to_people(xtts):
+def test_doctor_prints_a_readable_page(xtts):
     """The page names the chosen API, the trials and the verdict."""
     page = xtts("doctor").stdout
     assert "tf.config.set_logical_device_configuration" in page
@@ -38,8 +38,8 @@ def test_doctor_says_the_same_to_people(xtts):
     assert page.rstrip().endswith("Ready to train.")
 
 
-def test_without_tensorflow_doctor_says_what_to_install(tmp_path):
-    """A Python that has no TensorFlow gets status 1 and the command."""
+def test_doctor_says_how_to_install_a_missing_tensorflow(tmp_path):
+    """Without TensorFlow, doctor ends with status 1 and prints the installation command."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "bare")], check=True)
     python = tmp_path / "bare" / ("Scripts" if os.name == "nt" else "bin") / "python"
     done = subprocess.run([str(python), "-m", "xtts", "doctor"], cwd=str(ROOT), capture_output=True, text=True)
@@ -50,8 +50,8 @@ def test_without_tensorflow_doctor_says_what_to_install(tmp_path):
     assert "attrs, cattrs, soundfile" in done.stdout
 
 
-def test_a_tensorflow_that_takes_its_process_down_is_a_finding(xtts, tmp_path):
-    """A crash of the processor's kind is told with its reason, not as a traceback."""
+def test_a_tensorflow_that_crashes_is_reported(xtts, tmp_path):
+    """A crash with an illegal instruction is reported with its cause (no AVX), without a traceback."""
     (tmp_path / "tensorflow.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGILL)\n")
     done = xtts("doctor", env={"PYTHONPATH": f"{tmp_path}:{ROOT}"})
     assert done.returncode == 1
@@ -77,16 +77,16 @@ def test_a_tensorflow_that_takes_its_process_down_is_a_finding(xtts, tmp_path):
         ("ModuleNotFoundError: No module named 'opt_einsum'", "", "opt_einsum", "not installed"),
     ],
 )
-def test_the_neighbour_in_the_way_is_named(monkeypatch, error, declared, requirement, words):
-    """A failure is told by package, with what TensorFlow declares and, where that is too little, what it forgot."""
+def test_a_conflicting_package_is_named(monkeypatch, error, declared, requirement, words):
+    """A failed import is attributed to a package, with the version TensorFlow requires or fails to declare."""
     monkeypatch.setattr(doctor, "_declared", lambda package: declared)
     sentence, wanted = doctor.diagnose(error)
     assert wanted == requirement
     assert words in sentence
 
 
-def test_the_parts_doctor_knows_are_those_the_package_requires():
-    """A dependency that is added to pyproject.toml is looked for by doctor too."""
+def test_doctor_checks_every_declared_dependency():
+    """Every dependency in pyproject.toml is checked by doctor, too."""
     if sys.version_info >= (3, 11):
         import tomllib
     else:

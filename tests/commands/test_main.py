@@ -19,8 +19,8 @@ RECIPE = ROOT / "recipes" / "dual_gpu.toml"
 SMALL_DEMO = ["--set", "demo.minutes=0.3", "--set", "demo.voices=2"]
 
 
-def test_plan_says_everything_before_tensorflow_starts(xtts, tmp_path):
-    """The keys that tools read are there, the order has a hash, and people get a page."""
+def test_plan_prints_json_or_a_page_without_starting_tensorflow(xtts, tmp_path):
+    """The JSON has the documented keys and the hash of the batch order; without --json a page is printed."""
     planned = json.loads(xtts("plan", RECIPE, "--json", *SMALL_DEMO).stdout)
     keys = "utterances rejected shapes work_ratio traces steps_per_epoch parameters bytes order_hash"
     assert set(keys.split()) <= set(planned)
@@ -32,8 +32,8 @@ def test_plan_says_everything_before_tensorflow_starts(xtts, tmp_path):
     assert [(shape["text_length"], shape["mel_frames"]) for shape in fixed["shapes"]] == [(200, 800)]
 
 
-def test_a_demo_corpus_is_made_counted_and_checked(xtts, tmp_path):
-    """corpus demo speaks one, stats counts it for people and machines, corpus check finds nothing wrong with it."""
+def test_a_demo_corpus_is_made_described_and_checked(xtts, tmp_path):
+    """`corpus demo` makes one, `corpus stats` describes it in text and JSON, `corpus check` accepts it."""
     made = xtts("corpus", "demo", "demo", "--minutes", "0.3", "--voices", "2", "--language", "en,fa")
     assert made.returncode == 0, made.stderr
     figures = json.loads(xtts("stats", "demo", "--json").stdout)
@@ -80,13 +80,13 @@ def test_a_demo_corpus_is_made_counted_and_checked(xtts, tmp_path):
         (2, ["tune", str(RECIPE), "--out", "taken"]),
     ],
 )
-def test_a_mistake_is_answered_with_a_sentence(capsys, monkeypatch, tmp_path, status, arguments):
-    """Exit status 1, or 2 where what was typed must be changed; a sentence, and no exception."""
+def test_a_user_error_is_one_message(capsys, monkeypatch, tmp_path, status, arguments):
+    """The status is 1, or 2 for a usage error, with a message and no traceback."""
     (tmp_path / "taken").write_text("[1, 2")
     monkeypatch.chdir(tmp_path)
     try:
         found = main.main(arguments)
-    except SystemExit as error:  # of argparse
+    except SystemExit as error:  # from argparse
         found = error.code
     assert found == status
     assert capsys.readouterr().err
@@ -103,16 +103,16 @@ def commands(parser):
 
 
 @pytest.mark.parametrize(("command", "parser"), commands(main.make_parser()), ids=lambda one: getattr(one, "name", ""))
-def test_a_body_takes_what_its_flags_give(command, parser):
-    """The flags of a command are the keyword arguments of its body, each with a type."""
+def test_a_commands_flags_are_its_keyword_arguments(command, parser):
+    """The flags of a command are the keyword-only arguments of its function, each annotated with a type."""
     given = {action.dest for action in parser._actions if not isinstance(action, argparse._HelpAction)}
     parameters = inspect.signature(command.body).parameters.values()
     assert {one.name for one in parameters} == given
     assert all(one.kind is one.KEYWORD_ONLY and one.annotation is not one.empty for one in parameters)
 
 
-def test_a_verb_has_the_same_flags_alone_as_among_all():
-    """The parser that knows one verb only, which imports less, parses as that of all verbs does."""
+def test_a_command_has_the_same_flags_when_parsed_alone():
+    """The parser for a single command, which imports less, equals that of all commands."""
     for verb, module in main.VERBS.items():
         for one in [[]] if isinstance(module, str) else [[subcommand] for subcommand in module]:
             pages = []
@@ -123,8 +123,8 @@ def test_a_verb_has_the_same_flags_alone_as_among_all():
             assert pages[0] == pages[1]
 
 
-def test_a_bad_recipe_is_answered_without_a_traceback(xtts, tmp_path):
-    """Exit status 2, a line a mistake on standard error, nothing written."""
+def test_a_bad_recipe_is_reported_without_a_traceback(xtts, tmp_path):
+    """The status is 2, each mistake is one line on standard error, and nothing is written."""
     (tmp_path / "bad.toml").write_text("[train]\nstepz = 1\nbatch_size = 0\n")
     done = xtts("run", "bad.toml", "--set", "model.size=huge")
     assert done.returncode == 2
@@ -140,16 +140,16 @@ def test_a_bad_recipe_is_answered_without_a_traceback(xtts, tmp_path):
 @pytest.mark.parametrize(
     "arguments", [("run", "none.toml"), ("run", "."), ("run",), ("rnu",), (), ("run", "x", "--set", "a")]
 )
-def test_what_cannot_be_meant_exits_with_2_and_a_sentence(xtts, arguments):
-    """Missing files, folders, unknown verbs and flags without a value are told, never thrown."""
+def test_usage_errors_exit_with_status_2(xtts, arguments):
+    """Missing files or folders, unknown commands and flags without a value are reported without a traceback."""
     done = xtts(*arguments)
     assert done.returncode == 2
     assert done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_a_folder_that_cannot_be_written_is_a_sentence(xtts, tmp_path):
-    """A run whose folder cannot be made says which and what to change."""
+def test_a_folder_that_cannot_be_written_is_reported(xtts, tmp_path):
+    """When a run's folder cannot be created, the message names it and the setting to change."""
     (tmp_path / "taken").write_text("a file")
     done = xtts("run", RECIPE, "--set", "run.folder=taken")
     assert done.returncode == 1
@@ -159,12 +159,12 @@ def test_a_folder_that_cannot_be_written_is_a_sentence(xtts, tmp_path):
 
 
 def test_schema_prints_json(xtts):
-    """What schema prints is the schema."""
+    """`xtts schema` prints the JSON schema of recipes."""
     assert json.loads(xtts("schema").stdout) == loading.json_schema()
 
 
-def test_a_reader_that_has_seen_enough_is_no_error():
-    """`xtts schema | head -1` ends quietly."""
+def test_a_closed_pipe_is_not_an_error():
+    """`xtts schema | head -1` ends without an error message."""
     command = f'"{sys.executable}" -m xtts schema | head -1'
     done = subprocess.run(command, shell=True, cwd=str(ROOT), capture_output=True, text=True)
     assert done.stdout == "{\n"
@@ -182,7 +182,7 @@ def test_a_reader_that_has_seen_enough_is_no_error():
     ],
 )
 def test_help_and_mistakes_import_nothing_heavy(arguments):
-    """Help, schema and recipe mistakes are answered without TensorFlow, numpy, librosa, attrs or cattrs."""
+    """Help, schema and recipe errors are printed without importing TensorFlow, numpy, librosa, attrs or cattrs."""
     script = (
         "import sys\nfrom xtts.commands.main import main\n"
         "try: main(sys.argv[1:])\nexcept SystemExit: pass\n"
@@ -195,7 +195,7 @@ def test_help_and_mistakes_import_nothing_heavy(arguments):
 
 
 def test_a_plan_is_made_without_tensorflow(tmp_path):
-    """Everything up to the plan works where TensorFlow is not even installed."""
+    """Everything up to the plan works where TensorFlow is not installed."""
     (tmp_path / "tensorflow.py").write_text("raise ImportError('TensorFlow was asked for')")
     done = subprocess.run(
         [sys.executable, "-m", "xtts", "plan", str(RECIPE), *SMALL_DEMO],
@@ -208,8 +208,8 @@ def test_a_plan_is_made_without_tensorflow(tmp_path):
 
 
 @pytest.mark.parametrize("arguments", [["run", str(RECIPE)], ["say", "runs", "a", "-o", "x.wav"], ["evaluate", "runs"]])
-def test_a_tensorflow_that_cannot_be_imported_is_a_sentence(xtts, tmp_path, arguments):
-    """Whatever its import raises, the answer is one line that leads to the doctor."""
+def test_a_tensorflow_that_fails_to_import_is_reported_in_one_line(xtts, tmp_path, arguments):
+    """Whatever its import raises, one line gives the error and refers to `xtts doctor`."""
     (tmp_path / "runs").mkdir()
     (tmp_path / "tensorflow.py").write_text("raise TypeError('Descriptors cannot be created directly.\\nIf this ...')")
     done = xtts(*arguments, env={"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"})
@@ -222,7 +222,7 @@ def test_a_tensorflow_that_cannot_be_imported_is_a_sentence(xtts, tmp_path, argu
 
 
 def test_the_version_is_the_packages(xtts):
-    """--version says what pip would."""
+    """--version prints the version of the package."""
     from xtts import __version__
 
     assert xtts("--version").stdout.strip() == f"xtts {__version__}"

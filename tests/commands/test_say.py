@@ -1,4 +1,4 @@
-"""xtts say: what a user types, and what is then on the disk, on standard output and on standard error."""
+"""xtts say: command lines, the files they write, standard output and standard error."""
 
 import io
 import json
@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """A run's folder with two voices of its own."""
+    """A run's folder with two speaker voices."""
     folder = make_run(tmp_path_factory.mktemp("say") / "run", stop=0.0)
     for name, pitch in (("nora", 210.0), ("adam", 110.0)):
         reference(folder / "voices" / f"{name}.wav", pitch=pitch)
@@ -27,13 +27,13 @@ def run(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def speaker(run):
-    """Its model, loaded once for all tests but one."""
+    """The run's model, loaded once for all tests but one."""
     return synthesizer.Synthesizer.load(run)
 
 
 @pytest.fixture
 def say(run, speaker, tmp_path, monkeypatch, capsys):
-    """`say("text", "-o", "x.wav")` in a folder of its own gives status, output and errors."""
+    """`say("text", "-o", "x.wav")` runs in a temporary folder and gives status, output and errors."""
 
     def load(_folder, note):
         speaker._note = note
@@ -55,8 +55,8 @@ def say(run, speaker, tmp_path, monkeypatch, capsys):
     return said
 
 
-def test_a_text_becomes_a_wave(say, run, tmp_path):
-    """The file is there, and a line says what it is."""
+def test_a_text_is_synthesized_to_a_file(say, run, tmp_path):
+    """The file is written, and a line describes it."""
     status, out, err = say("Good morning.", "--speaker", run / "voices" / "nora.wav", "-o", "x.wav", "--seed", "2")
     assert (status, err) == (0, "")
     assert out.startswith("x.wav: ")
@@ -64,8 +64,10 @@ def test_a_text_becomes_a_wave(say, run, tmp_path):
     assert soundfile.info(str(tmp_path / "x.wav")).frames > 0
 
 
-def test_json_tells_what_was_said(say, tmp_path):
-    """Sentences with their codes, seconds, and whether they were cut; from standard input too."""
+def test_json_describes_the_sentences(say, tmp_path):
+    """The JSON lists sentences with their codes, seconds and whether they were cut off; text may come from standard
+    input.
+    """
     status, out, _ = say("-", "-o", "x.wav", "--voice", "nora", "--json", stdin="سلام. حال شما؟\n")
     told = json.loads(out)
     assert status == 0
@@ -77,8 +79,8 @@ def test_json_tells_what_was_said(say, tmp_path):
     assert told["real_time_factor"] > 0
 
 
-def test_a_file_of_lines_becomes_a_folder_of_waves(say, tmp_path):
-    """A wave a line, blank lines left out; a line that cannot be said is named before any is."""
+def test_a_file_of_lines_is_synthesized_to_a_folder(say, tmp_path):
+    """Each line gives a WAV, blank lines are skipped, and an unusable line is reported before any synthesis."""
     (tmp_path / "lines.txt").write_text("good morning\n\ngood night\n", encoding="utf-8")
     status, out, _ = say("--lines", "lines.txt", "-o", "out", "--voice", "adam", "--json")
     assert status == 0
@@ -91,8 +93,8 @@ def test_a_file_of_lines_becomes_a_folder_of_waves(say, tmp_path):
     assert not list((tmp_path / "bad").iterdir())
 
 
-def test_a_voice_is_saved_without_a_text_and_spoken_with(say, run, tmp_path):
-    """--save-voice alone makes a file, which --voice takes."""
+def test_a_saved_voice_can_be_used_later(say, run, tmp_path):
+    """--save-voice without a text writes a file that --voice accepts."""
     references = ["--speaker", run / "voices" / "nora.wav", "--speaker", run / "voices" / "adam.wav"]
     status, _, err = say(*references, "--save-voice", "both.safetensors")
     assert status == 0
@@ -102,8 +104,8 @@ def test_a_voice_is_saved_without_a_text_and_spoken_with(say, run, tmp_path):
     assert "voice nora" in out
 
 
-def test_a_stream_goes_to_a_file_as_it_grows(say, tmp_path):
-    """The same codes, and the account says when the first sound was there."""
+def test_streaming_writes_the_same_audio_as_it_is_generated(say, tmp_path):
+    """The codes are the same as without --stream, and the time to first audio is reported."""
     told = []
     for more in ([], ["--stream"]):
         status, out, _ = say("hello there, how are you?", "-o", "x.wav", "--voice", "adam", "--json", *more)
@@ -130,16 +132,16 @@ def test_a_stream_goes_to_a_file_as_it_grows(say, tmp_path):
         (["hello", "-o", "x.wav", "--speed", "fast"], "invalid float value"),
     ],
 )
-def test_what_cannot_be_meant_is_told_before_the_model_is_loaded(say, arguments, words, monkeypatch):
-    """Status 2 and a sentence, at once."""
+def test_usage_errors_are_reported_before_the_model_is_loaded(say, arguments, words, monkeypatch):
+    """The status is 2 with a message, and no model is loaded."""
     monkeypatch.setattr("xtts.inference.synthesizer.Synthesizer.load", lambda *_: pytest.fail("the model was loaded"))
     status, out, err = say(*arguments)
     assert (status, out) == (2, "")
     assert any(word in err for word in words.split("|"))
 
 
-def test_a_folder_that_is_not_there_is_told_at_once(monkeypatch, capsys):
-    """Before TensorFlow starts."""
+def test_a_missing_folder_is_reported_before_tensorflow_starts(monkeypatch, capsys):
+    """A run folder that does not exist is refused without importing TensorFlow."""
     monkeypatch.setattr("xtts.inference.synthesizer.Synthesizer.load", lambda *_: pytest.fail("the model was loaded"))
     assert main.main(["say", "runs/nowhere", "hello", "-o", "x.wav"]) == 2
     assert (
@@ -158,16 +160,16 @@ def test_a_folder_that_is_not_there_is_told_at_once(monkeypatch, capsys):
         (["a" * 500, "-o", "x.wav"], "write it with spaces"),
     ],
 )
-def test_what_cannot_be_done_is_a_sentence(say, tmp_path, arguments, words):
-    """Status 1, and no file."""
+def test_failures_are_reported_without_writing_a_file(say, tmp_path, arguments, words):
+    """The status is 1 with a message, and no file is written."""
     status, out, err = say(*arguments)
     assert (status, out) == (1, "")
     assert words in err
     assert not (tmp_path / "x.wav").exists()
 
 
-def test_sound_goes_through_a_pipe(run, tmp_path):
-    """A process of its own streams a wav to standard output, and says nothing else there."""
+def test_audio_is_streamed_to_standard_output(run, tmp_path):
+    """A subprocess streams a WAV to standard output and prints nothing else there."""
     done = subprocess.run(
         [sys.executable, "-m", "xtts", "say", str(run), "hello there", "--voice", "adam", "--stream", "-o", "-"],
         cwd=str(ROOT),

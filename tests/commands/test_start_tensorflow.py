@@ -1,4 +1,4 @@
-"""TensorFlow's own lines are hidden while it starts, and shown when that fails."""
+"""TensorFlow's own messages are hidden while it starts, and shown when that fails."""
 
 import os
 import subprocess
@@ -15,7 +15,7 @@ stages = ["codec"]
 train = "corpus"
 """
 CHATTER = b"E0000 failed call to cuInit\n"
-# As TensorFlow does: file descriptor 2 is written to by C++, when it is imported and when it looks for devices.
+# As TensorFlow does: C++ code writes to file descriptor 2 at import and when it looks for devices.
 FAKE = f"""
 import os
 import sys
@@ -40,7 +40,7 @@ os.write(2, b"later\\n")
 
 @pytest.fixture
 def start(tmp_path):
-    """Start a TensorFlow whose module is `fake`, or the installed one; the ended process."""
+    """The finished process that started TensorFlow: `fake` as its module, or the installed one."""
 
     def run(*arguments, fake=None, **environment):
         if fake is not None:
@@ -58,8 +58,8 @@ def start(tmp_path):
     return run
 
 
-def test_what_tensorflow_prints_while_it_starts_is_hidden(start, tmp_path):
-    """What is printed before and afterwards is shown in its order, and no temporary file is left."""
+def test_what_tensorflow_prints_while_starting_is_hidden(start, tmp_path):
+    """Output before and after the start is shown in order, and no temporary file is left."""
     done = start(fake=FAKE)
     assert (done.returncode, done.stderr) == (0, "before\nafter\nlater\n")
     assert not list(tmp_path.glob("xtts-*"))
@@ -68,8 +68,8 @@ def test_what_tensorflow_prints_while_it_starts_is_hidden(start, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "environment"), [(["--verbose"], {}), ([], {"TF_CPP_MIN_LOG_LEVEL": "0"})], ids=["flag", "variable"]
 )
-def test_all_of_it_is_shown_on_request(start, arguments, environment):
-    """By --verbose, or TensorFlow's own variable, in the order in which it was written."""
+def test_what_tensorflow_prints_is_shown_on_request(start, arguments, environment):
+    """--verbose and TensorFlow's own environment variable show all of it in the original order."""
     done = start(*arguments, fake=FAKE, **environment)
     assert done.stderr.splitlines() == [
         "before",
@@ -80,8 +80,8 @@ def test_all_of_it_is_shown_on_request(start, arguments, environment):
     ]
 
 
-def test_a_tensorflow_that_cannot_be_imported_shows_what_it_printed(start):
-    """First its own lines, then ours about what to do."""
+def test_a_failed_import_shows_what_tensorflow_printed(start):
+    """TensorFlow's own lines come first, then our advice."""
     done = start(fake=f"import os\nos.write(2, {CHATTER!r})\nraise ImportError('libcudart is missing')")
     lines = done.stderr.splitlines()
     assert done.returncode == 1
@@ -91,22 +91,22 @@ def test_a_tensorflow_that_cannot_be_imported_shows_what_it_printed(start):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="signals are POSIX's")
 @pytest.mark.parametrize("death", ["os.abort()", "os.kill(os.getpid(), 11)", "os.kill(os.getpid(), 9)", "os._exit(3)"])
-def test_a_crash_shows_what_was_printed_before_it(start, tmp_path, death):
-    """Nothing that was hidden is lost, however the process ends."""
+def test_a_crash_shows_what_tensorflow_printed(start, tmp_path, death):
+    """Hidden output is not lost, however the process ends."""
     done = start(fake=f"import os\nos.write(2, {CHATTER!r})\n{death}")
     assert done.returncode != 0
     assert "E0000 failed call to cuInit\n" in done.stderr
     assert not list(tmp_path.glob("xtts-*"))
 
 
-def test_the_installed_tensorflow_starts_in_silence(start):
-    """Without TF_CPP_MIN_LOG_LEVEL, on this release and machine."""
+def test_the_installed_tensorflow_starts_silently(start):
+    """Nothing is printed without TF_CPP_MIN_LOG_LEVEL, on this release and machine."""
     done = start()
     assert (done.returncode, done.stderr) == (0, "before\nafter\nlater\n")
 
 
 def test_the_first_line_of_a_run_is_ours(tmp_path):
-    """On both streams together; with --verbose TensorFlow's lines are there as well."""
+    """Standard output and error begin with our message; with --verbose TensorFlow's lines come first."""
     (tmp_path / "recipe.toml").write_text(RECIPE)
     environment = {name: value for name, value in os.environ.items() if name != "TF_CPP_MIN_LOG_LEVEL"}
     said = []

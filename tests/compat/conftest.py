@@ -1,4 +1,4 @@
-"""Two logical CPU devices for all compat tests, made before TensorFlow starts; and stand-ins for what GPUs accept."""
+"""Two logical CPU devices for all compat tests, created before TensorFlow starts, and stand-ins for GPUs."""
 
 import pytest
 from recorder import Recorder

@@ -1,4 +1,4 @@
-"""Logical devices on real CPUs; what only a GPU accepts, on a stand-in."""
+"""Logical devices on real CPUs, and calls that only a GPU accepts on a stand-in."""
 
 import subprocess
 import sys
@@ -10,23 +10,23 @@ from xtts import compat
 
 
 def test_an_op_runs_on_the_second_logical_device():
-    """Two logical CPU devices are two places to run: the result says it was made on the second."""
+    """With two logical CPU devices the result reports that it was computed on the second."""
     assert compat.logical_devices("CPU") == ["/CPU:0", "/CPU:1"]
     with tf.device("/CPU:1"):
         result = tf.constant([1.0]) + 1.0
     assert result.device.endswith("device:CPU:1")
 
 
-def test_the_same_split_again_is_accepted_and_another_is_too_late():
-    """Once TensorFlow has started, devices cannot change; the message says what to do."""
+def test_repeating_a_split_is_accepted_and_changing_it_is_too_late():
+    """Once TensorFlow has started, devices cannot be changed; the message says what to do."""
     tf.zeros([1])
     assert compat.split("CPU", 0, [None, None]) == ["/CPU:0", "/CPU:1"]
     with pytest.raises(compat.TooLateError, match="already started"):
         compat.split("CPU", 0, [None, None, None])
 
 
-def test_visible_devices_can_be_chosen_before_the_start():
-    """In a fresh process the choice of visible devices is accepted by the real TensorFlow."""
+def test_visible_devices_can_be_chosen_before_tensorflow_starts():
+    """In a fresh process the real TensorFlow accepts the choice of visible devices."""
     script = (
         "from xtts import compat\ncompat.set_visible('CPU', [0])\n"
         "print(compat.split('CPU', 0, [None] * 3), len(compat.logical_devices('CPU')))"
@@ -36,21 +36,21 @@ def test_visible_devices_can_be_chosen_before_the_start():
 
 
 def test_limits_and_growth_are_refused_for_a_cpu():
-    """TensorFlow takes neither for a CPU; the sentence says so before it is asked."""
+    """TensorFlow supports neither for a CPU, so the request is refused before TensorFlow is called."""
     with pytest.raises(compat.DeviceError, match="memory limits are for GPUs"):
         compat.split("CPU", 0, [100, 100])
     with pytest.raises(compat.DeviceError, match="memory growth is for GPUs"):
         compat.set_memory_growth("CPU")
 
 
-def test_a_device_that_is_not_there_is_named():
-    """An index out of range says what there is."""
+def test_a_missing_device_is_reported_with_the_devices_there_are():
+    """An index out of range is refused with the range of valid ones."""
     with pytest.raises(compat.DeviceError, match="there is no CPU 4: TensorFlow sees CPU 0 to 0"):
         compat.split("CPU", 4, [None])
 
 
-def test_memory_is_asked_for_without_an_exception():
-    """Of a device that is not there nothing is known; of a CPU some machines keep statistics, and most do not."""
+def test_memory_info_of_any_device_raises_no_exception():
+    """A missing device has no memory statistics; a CPU has them on some machines only."""
     assert compat.memory_info("GPU:0") is None
     found = compat.memory_info("/CPU:0")
     assert found is None or 0 <= found.current <= found.peak
@@ -62,21 +62,21 @@ def test_memory_is_asked_for_without_an_exception():
     ids=["get_memory_info", "get_memory_usage"],
 )
 def test_memory_of_a_gpu_has_one_form_on_every_release(recorder, answer, memory):
-    """Older releases answer with a number, newer ones with a dictionary; both become a Memory."""
+    """Older releases return a number, newer ones a dictionary; both become a Memory."""
     stand_in = recorder()
     stand_in.tf.config.experimental.get_memory_usage = lambda device: answer
     assert compat.memory_info("GPU:0", stand_in.offered) == memory
 
 
 def test_a_gpu_is_split_with_limits(recorder):
-    """One card becomes two logical GPUs with a limit each."""
+    """One GPU becomes two logical GPUs with a memory limit each."""
     stand_in = recorder()
     assert compat.split("GPU", 1, [4096, 2048], stand_in.offered) == ["/GPU:0", "/GPU:1"]
     assert stand_in.calls == [("stable", "1", [("limit", 4096), ("limit", 2048)])]
 
 
-def test_growth_and_visibility_reach_the_gpus_named(recorder):
-    """All GPUs grow by default; visible ones are named in the machine's order."""
+def test_growth_and_visibility_are_set_on_the_named_gpus(recorder):
+    """Memory growth applies to all GPUs by default; visible GPUs are passed in the machine's order."""
     stand_in = recorder(gpus=3)
     compat.set_memory_growth("GPU", offered=stand_in.offered)
     compat.set_visible("GPU", [2, 0], stand_in.offered)
@@ -88,8 +88,8 @@ def test_growth_and_visibility_reach_the_gpus_named(recorder):
     ]
 
 
-def test_determinism_makes_two_runs_alike():
-    """In fresh processes, the same seed gives the same numbers, and the name that gave it is said."""
+def test_determinism_makes_two_runs_equal():
+    """In fresh processes the same seed gives the same values, and the API that was used is reported."""
     script = (
         "from xtts import compat\nimport tensorflow as tf\nname = compat.enable_determinism(7)\n"
         "print(name, tf.random.normal([3]).numpy().tolist())"

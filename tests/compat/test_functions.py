@@ -15,7 +15,7 @@ def total(mel_spectrograms, training=True):
 
 
 def test_each_trace_is_counted_and_explained():
-    """One trace a shape, none for a shape seen before, and what changed is named."""
+    """There is one trace per shape, none for a shape seen before, and the changed dimension is named."""
     step = compat.compiled(total)
     for length in (731, 802, 731, 802):
         step(tf.zeros([8, length]))
@@ -25,8 +25,8 @@ def test_each_trace_is_counted_and_explained():
     assert compat.trace_count(step) == 2
 
 
-def test_an_input_signature_keeps_free_lengths_at_one_trace():
-    """Open lengths in the signature, and any length is one trace; shapes met are still counted."""
+def test_an_input_signature_keeps_relaxed_shapes_at_one_trace():
+    """With open dimensions in the signature any length uses the one trace; distinct shapes are still counted."""
     step = compat.compiled(total, input_signature=[tf.TensorSpec([8, None], tf.float32)])
     for length in (3, 4, 5):
         assert step(tf.ones([8, length])).numpy() == 8 * length
@@ -34,8 +34,8 @@ def test_an_input_signature_keeps_free_lengths_at_one_trace():
     assert step.retraces == []
 
 
-def test_xla_compiling_anew_without_a_trace_is_counted():
-    """With open lengths XLA compiles for each shape while the trace count stays at one: the report says so."""
+def test_an_xla_recompilation_without_a_trace_is_counted():
+    """With open dimensions XLA compiles each shape while the trace count stays at one, which the report shows."""
     step = compat.compiled(total, input_signature=[tf.TensorSpec([8, None], tf.float32)], jit_compile=True)
     for length in (3, 4, 3, 5):
         step(tf.ones([8, length]))
@@ -47,16 +47,18 @@ def test_xla_compiling_anew_without_a_trace_is_counted():
     assert "1 trace, 3 shapes met, compiled by XLA 3 times" in step.report()
 
 
-def test_reduce_retracing_traces_less_than_it_meets():
-    """Whatever the keyword is called here, relaxed shapes cost fewer traces than shapes."""
+def test_reduce_retracing_traces_fewer_times_than_there_are_shapes():
+    """Whatever this release calls the keyword, relaxed shapes need fewer traces than shapes."""
     step = compat.compiled(total, reduce_retracing=True)
     for length in range(1, 7):
         step(tf.ones([length]))
     assert step.traces < step.shapes_met == 6
 
 
-def test_a_misfit_is_one_exception_on_every_release():
-    """TensorFlow raises ValueError or TypeError with a page of text; here it is both, in a line, and nothing ran."""
+def test_a_signature_mismatch_is_one_exception_on_every_release():
+    """TensorFlow raises ValueError or TypeError with a page of text; ours is both, in one line, and nothing is
+    executed.
+    """
     step = compat.compiled(total, input_signature=[tf.TensorSpec([8, None], tf.float32)])
     with pytest.raises(compat.SignatureError) as caught:
         step(tf.ones([7, 3]))
@@ -67,8 +69,8 @@ def test_a_misfit_is_one_exception_on_every_release():
         step(tf.ones([8]))
 
 
-def test_a_watch_raises_when_a_function_traces_too_often():
-    """A tf.function that somebody else made is stopped at the trace it was not allowed."""
+def test_a_watch_raises_when_a_function_retraces_too_often():
+    """A tf.function defined elsewhere is stopped at the first trace over the limit."""
     step = compat.watch(tf.function(total), allowed=2, action="raise")
     step(tf.zeros([1]))
     step(tf.zeros([2]))
@@ -92,7 +94,7 @@ def test_a_watch_warns_at_the_callers_line():
 
 
 def test_a_watch_sees_the_compilations_of_a_jit_compiled_function():
-    """The limit counts what is compiled, also where no trace shows it, under whichever keyword XLA goes here."""
+    """Recompilations that show no trace count towards the limit, under whichever name this release has for XLA."""
     jitted = tf.function(total, input_signature=[tf.TensorSpec([None])], **{compat.OFFERED.jit_compile.value: True})
     step = compat.watch(jitted, action="raise")
     step(tf.zeros([1]))
@@ -100,8 +102,8 @@ def test_a_watch_sees_the_compilations_of_a_jit_compiled_function():
         step(tf.zeros([2]))
 
 
-def test_what_is_allowed_is_silent():
-    """No warning while the count stays within what is allowed."""
+def test_allowed_traces_are_silent():
+    """There is no warning while the count is within the limit."""
     step = compat.compiled(total, allowed=2)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -109,18 +111,18 @@ def test_what_is_allowed_is_silent():
             step(tf.zeros([length]))
 
 
-def test_a_trace_without_a_new_argument_is_explained_too():
-    """A variable that is made in the first call is traced twice; the arguments are not blamed for it."""
+def test_a_trace_without_a_changed_argument_is_explained():
+    """A function that is traced for another reason is not reported as one whose arguments changed."""
     step = compat.compiled(total)
     step(tf.zeros([1]))
     with tf.distribute.OneDeviceStrategy("/CPU:1").scope():
         step(tf.zeros([1]))
-    if step.traces > 1:  # newer releases trace anew for a strategy
+    if step.traces > 1:  # newer releases retrace for a strategy
         assert "the arguments did not change" in str(step.retraces[-1])
 
 
-def test_what_is_traced_on_purpose_is_no_retrace_and_no_warning():
-    """Eight shapes that were asked for: eight traces, no retrace, and TensorFlow says nothing of too many."""
+def test_planned_traces_are_no_retraces():
+    """Eight planned shapes cause eight traces, no retraces, and no warning of TensorFlow's."""
     said = []
     handler = logging.Handler()
     handler.emit = lambda record: said.append(record.getMessage())
@@ -137,8 +139,8 @@ def test_what_is_traced_on_purpose_is_no_retrace_and_no_warning():
         tf.get_logger().removeHandler(handler)
 
 
-def test_a_method_counts_for_each_instance():
-    """Used as a decorator in a class, each object has a function, and counts, of its own."""
+def test_a_method_is_counted_for_each_instance():
+    """As a decorator in a class, it gives each object its own function and counts."""
 
     class Model(tf.Module):
         def __init__(self, factor):
@@ -161,8 +163,8 @@ def test_a_method_counts_for_each_instance():
     assert two.doubled(tf.ones([1])).numpy().tolist() == [2.0]
 
 
-def test_numpy_arrays_and_nested_arguments_are_told_apart():
-    """Arrays count by shape and dtype, dictionaries leaf by leaf."""
+def test_numpy_arrays_and_nested_arguments_are_distinguished():
+    """Arrays are compared by shape and dtype, dictionaries leaf by leaf."""
     step = compat.compiled(lambda batch: tf.reduce_sum(batch["mel"]))
     step({"mel": np.zeros([3], np.float32)})
     step({"mel": np.ones([3], np.float32)})
@@ -171,16 +173,16 @@ def test_numpy_arrays_and_nested_arguments_are_told_apart():
     assert str(step.retraces[0]) == "batch['mel']: dimension 0 was 3, now 4"
 
 
-def test_the_functions_own_methods_are_at_hand():
-    """What tf.function offers, such as concrete functions, is reached through it."""
+def test_the_functions_own_methods_are_available():
+    """The methods of tf.function, such as get_concrete_function, are passed through."""
     step = compat.compiled(total)
     concrete = step.get_concrete_function(tf.TensorSpec([2, 2], tf.float32))
     assert concrete(tf.ones([2, 2])).numpy() == 4.0
     assert step.traces == 1
 
 
-def test_a_watch_refuses_what_is_not_compiled():
-    """A plain function cannot be watched, and the sentence says what to use."""
+def test_a_watch_refuses_an_uncompiled_function():
+    """A plain function cannot be watched, and the message says what to use."""
     with pytest.raises(TypeError, match="use compiled instead"):
         compat.watch(total)
     with pytest.raises(ValueError, match='"warn" or "raise"'):

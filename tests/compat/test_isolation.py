@@ -9,12 +9,12 @@ from xtts import compat
 
 @pytest.fixture(autouse=True)
 def no_driver(monkeypatch, tmp_path):
-    """No nvidia-smi unless a test brings one."""
+    """No nvidia-smi unless a test installs one."""
     monkeypatch.setenv("PATH", str(tmp_path))
 
 
 def cards(tmp_path, megabytes):
-    """An nvidia-smi that knows cards of this size."""
+    """Install an nvidia-smi that reports GPUs of these sizes."""
     program = tmp_path / "nvidia-smi"
     program.write_text(f"#!/bin/sh\necho 'Test Card, {megabytes}'\necho 'Test Card, {megabytes}'\n")
     program.chmod(0o755)
@@ -27,8 +27,8 @@ def cards(tmp_path, megabytes):
         (False, True, "alias", "tf.config.experimental.set_virtual_device_configuration"),
     ],
 )
-def test_limits_are_set_by_the_best_name_there_is(recorder, stable, alias, called, api):
-    """The stable API first, the deprecated alias where there is no other, each GPU with its own limit, no warning."""
+def test_limits_are_set_by_the_best_available_api(recorder, stable, alias, called, api):
+    """The stable API is used first, otherwise the deprecated alias; each GPU has its own limit, without a warning."""
     stand_in = recorder(stable, alias)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -42,8 +42,8 @@ def test_limits_are_set_by_the_best_name_there_is(recorder, stable, alias, calle
     assert api in str(isolation)
 
 
-def test_without_either_memory_grows_and_one_warning_says_so(recorder):
-    """The last resort is memory growth, with one clear warning."""
+def test_without_either_api_memory_growth_is_used_with_a_warning(recorder):
+    """The last resort is memory growth, with one warning."""
     stand_in = recorder(stable=False, alias=False)
     with pytest.warns(RuntimeWarning, match="no logical devices") as caught:
         isolation = compat.isolate_memory(0, 1, offered=stand_in.offered)
@@ -52,8 +52,8 @@ def test_without_either_memory_grows_and_one_warning_says_so(recorder):
     assert isolation == ("tf.config.experimental.set_memory_growth", "/GPU:0", "/GPU:1", False)
 
 
-def test_roles_stay_right_when_the_data_gpu_comes_after_the_model_gpu(recorder):
-    """TensorFlow numbers visible GPUs in the machine's order: the data device is then the second."""
+def test_roles_are_kept_when_the_data_gpu_comes_after_the_model_gpu(recorder):
+    """TensorFlow numbers visible GPUs in the machine's order, so the data device is then the second."""
     stand_in = recorder(gpus=4)
     isolation = compat.isolate_memory(3, 1, 1000, 2000, offered=stand_in.offered)
     assert stand_in.calls[0] == ("visible", ["1", "3"], "GPU")
@@ -62,8 +62,8 @@ def test_roles_stay_right_when_the_data_gpu_comes_after_the_model_gpu(recorder):
     assert (isolation.data_device, isolation.model_device) == ("/GPU:1", "/GPU:0")
 
 
-def test_several_gpus_of_a_role_have_its_limit_each(recorder):
-    """Lists of GPUs give names in their order; a single GPU gives a single name."""
+def test_each_gpu_of_a_role_has_the_roles_limit(recorder):
+    """Lists of GPUs give device names in their order; a single GPU gives a single name."""
     stand_in = recorder(gpus=4)
     isolation = compat.isolate_memory([3, 0], 1, 1000, 2000, offered=stand_in.offered)
     assert stand_in.calls[0] == ("visible", ["0", "1", "3"], "GPU")
@@ -92,8 +92,8 @@ def test_several_gpus_of_a_role_have_its_limit_each(recorder):
         (2, (0, 1, 8192, 16384), "model_gpu_memory_limit = 16384 MB, but GPU 1 has 12288 MB: write at most 12288"),
     ],
 )
-def test_what_cannot_be_had_gets_its_own_sentence(recorder, tmp_path, gpus, arguments, words):
-    """Each reason is told apart, and nothing has been configured by then."""
+def test_impossible_requests_are_refused_with_their_reason(recorder, tmp_path, gpus, arguments, words):
+    """Each reason has its own message, and nothing has been configured by then."""
     cards(tmp_path, 12288)
     stand_in = recorder(gpus=gpus)
     with pytest.raises(compat.DeviceError) as caught:
@@ -103,23 +103,23 @@ def test_what_cannot_be_had_gets_its_own_sentence(recorder, tmp_path, gpus, argu
 
 
 @pytest.mark.parametrize(("stable", "alias"), [(True, True), (False, True), (False, False)])
-def test_too_late_says_so(recorder, stable, alias):
-    """After TensorFlow has started, every form of the call says what to do."""
+def test_isolation_after_tensorflow_has_started_is_refused(recorder, stable, alias):
+    """Every form of the call says what to do."""
     stand_in = recorder(stable, alias, started=True)
     with pytest.raises(compat.TooLateError, match="already started"):
         compat.isolate_memory(0, 1, offered=stand_in.offered)
 
 
-def test_a_driver_that_does_not_answer_is_no_obstacle(recorder, tmp_path):
-    """Without nvidia-smi, or with one that fails, the limit is taken as given."""
+def test_a_failing_driver_query_is_ignored(recorder, tmp_path):
+    """Without nvidia-smi, or with one that fails, the limit is used as given."""
     program = tmp_path / "nvidia-smi"
     program.write_text("#!/bin/sh\nexit 9\n")
     program.chmod(0o755)
     assert compat.isolate_memory(0, 1, 10**6, 10**6, offered=recorder().offered).limited
 
 
-def test_this_machine_is_asked_for_real():
-    """On a machine without two GPUs the real TensorFlow is the one that says so."""
+def test_this_machine_is_checked_for_real():
+    """On a machine without two GPUs the real TensorFlow's device list leads to the refusal."""
     if len(compat.physical_devices("GPU")) >= 2:
         pytest.skip("this machine has two GPUs")
     with pytest.raises(compat.DeviceError, match="needs two GPUs"):

@@ -6,15 +6,15 @@ import tensorflow as tf
 from xtts import compat
 
 
-def test_everything_training_needs_is_found_on_this_tensorflow():
-    """On every release of the matrix the needed capabilities have a name; only two may be missing."""
+def test_every_needed_capability_is_found_on_this_tensorflow():
+    """Every supported release has an API for each needed capability; only determinism may be missing."""
     missing = {field for field, name in compat.OFFERED.names().items() if name is None}
     assert missing <= {"op_determinism"}
     assert compat.OFFERED.version == tf.__version__
 
 
-def test_the_names_found_are_there():
-    """A name that is reported can be looked up."""
+def test_reported_names_exist():
+    """Every reported name can be looked up in TensorFlow."""
     for name in compat.OFFERED.names().values():
         if name and name.startswith("tf.config"):
             found = tf
@@ -33,7 +33,7 @@ def test_the_names_found_are_there():
     ],
 )
 def test_the_stable_name_is_preferred_then_the_alias(recorder, stable, alias, name):
-    """Each historical form of tf.config gets the best name it has."""
+    """Each historical form of tf.config is used through its best name."""
     assert recorder(stable, alias).offered.set_logical_devices.name == name
 
 
@@ -59,7 +59,7 @@ def test_the_stable_name_is_preferred_then_the_alias(recorder, stable, alias, na
     ids=["2.4", "2.6", "2.10"],
 )
 def test_the_keywords_of_tf_function_are_found(recorder, function, jit, relax):
-    """jit_compile and reduce_retracing go by the name this release knows."""
+    """jit_compile and reduce_retracing are passed under the keyword this release has."""
     stand_in = recorder()
     stand_in.tf.function = function
     assert stand_in.offered.jit_compile.value == jit

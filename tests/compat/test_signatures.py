@@ -10,7 +10,7 @@ from xtts.compat.signatures import differences, explain, signature
 
 
 def step(mel_spectrograms, text=None, training=True, **more):
-    """A function to be called."""
+    """A function to compute signatures for."""
 
 
 def changes(before, now):
@@ -62,12 +62,12 @@ Pair = namedtuple("Pair", "left right")
     ],
 )
 def test_what_changed_is_named(before, now, words):
-    """The argument, and its dimension, dtype or Python value, are named with both values; equal calls say nothing."""
+    """The argument and its dimension, dtype or Python value are named with both values; equal calls give nothing."""
     assert changes(before, now) == words
 
 
-def test_the_nearest_signature_is_the_one_compared_with():
-    """Of all the signatures seen, the one with the fewest changes explains best."""
+def test_a_call_is_compared_with_the_nearest_signature():
+    """Of all signatures seen, the one with the fewest changes is used as the explanation."""
     seen = [signature(step, tf.zeros([8, n])) for n in (100, 200)]
     seen.append(signature(step, tf.zeros([4, 300]), training=False))
     assert explain(seen, signature(step, tf.zeros([8, 250]))) == ["mel_spectrograms: dimension 1 was 200, now 250"]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[2] / "xtts"
-BASE = ["errors", "files", "formatting", "processes", "progress"]  # modules of the package itself, which all may use
+BASE = ["errors", "files", "formatting", "processes", "progress"]  # of the package itself; all may use them
 ABOVE_TENSORFLOW = ["recipe", "text", "audio", "corpus", "planning", "weights"]
 ORDER = [
     *ABOVE_TENSORFLOW,
@@ -19,14 +19,14 @@ ORDER = [
     "evaluation",
     "commands",
 ]
-API = "api"  # the public functions; only the command line may use them too
+API = "api"  # the public functions; only the command line may use them, too
 MOST_LINES = 400
-MOST_MODULES = 12  # of a package, beside its __init__
-LARGE_TABLES = ["corpus/demo/grammar.py"]  # data
+MOST_MODULES = 12  # in a package, besides its __init__
+LARGE_TABLES = ["corpus/demo/grammar.py"]  # data, not code
 
 
 def imports(path, skip_lazy=False):
-    """The modules a file imports, with the line of each."""
+    """The modules that a file imports, with their line numbers."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from ((alias.name, node.lineno) for alias in node.names)
@@ -41,7 +41,7 @@ def modules(package):
 
 
 def test_every_package_has_its_place():
-    """A new package is put into the order, here and in the map of CONTRIBUTING.md."""
+    """Every package is listed in the order here and in the map of CONTRIBUTING.md."""
     found = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
     assert found == set(ORDER)
     page = (PACKAGE.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
@@ -51,7 +51,7 @@ def test_every_package_has_its_place():
 
 @pytest.mark.parametrize("package", ORDER)
 def test_a_package_imports_only_from_those_above_it(package):
-    """Read from top to bottom, nothing is used before it was read."""
+    """Read from top to bottom, the packages use nothing that comes later."""
     allowed = {*BASE, *ORDER[: ORDER.index(package) + 1], *([API] if package == ORDER[-1] else [])}
     wrong = [
         f"{path.relative_to(PACKAGE)}:{line} imports {module}"
@@ -64,19 +64,19 @@ def test_a_package_imports_only_from_those_above_it(package):
 
 @pytest.mark.parametrize("package", ABOVE_TENSORFLOW)
 def test_nothing_above_the_line_imports_tensorflow(package):
-    """What plans a run works where TensorFlow is not installed."""
+    """Planning a run works where TensorFlow is not installed."""
     assert not [path for path in modules(package) for module, _ in imports(path) if module.startswith("tensorflow")]
 
 
 def test_compat_stands_alone():
-    """compat imports nothing of the package but itself, so that anybody can take it along."""
+    """compat imports nothing else of the package, so that it can be copied into other projects."""
     for path in modules("compat"):
         for module, _ in imports(path):
             assert not module.startswith("xtts.") or module.startswith("xtts.compat")
 
 
 def test_packages_and_modules_are_small():
-    """A file is found in one guess and read in one sitting."""
+    """Packages have few modules, and modules few lines."""
     long = [path for path in PACKAGE.rglob("*.py") if len(path.read_text(encoding="utf-8").splitlines()) > MOST_LINES]
     assert [str(path.relative_to(PACKAGE)) for path in long] in ([], LARGE_TABLES)
     for folder in {path.parent for path in PACKAGE.rglob("*.py")}:

@@ -9,14 +9,14 @@ from xtts.corpus.cache import FileFacts
 OLD = 10**18  # ns
 
 
-def test_what_is_stored_is_loaded(tmp_path):
-    """A value comes back equal, in a folder that did not exist."""
+def test_a_stored_value_is_loaded(tmp_path):
+    """A value is loaded as it was stored, from a folder that did not exist before."""
     cache.store_entry(tmp_path / "new" / "folder", "x.json", {"a": [1, "ب", "\udcff"]})
     assert cache.load_entry(tmp_path / "new" / "folder", "x.json") == {"a": [1, "ب", "\udcff"]}
     assert [path.name for path in (tmp_path / "new" / "folder").iterdir()] == ["x.json"]
 
 
-def test_what_was_never_stored_is_none(tmp_path):
+def test_a_missing_entry_is_none(tmp_path):
     """Neither a missing file nor a missing folder is an error."""
     assert cache.load_entry(tmp_path / "nowhere", "x.json") is None
 
@@ -24,30 +24,30 @@ def test_what_was_never_stored_is_none(tmp_path):
 @pytest.mark.parametrize(
     "damage", [lambda b: b[:-1], lambda b: b.replace(b"1", b"2"), lambda b: b"", lambda b: b"\n[1]"]
 )
-def test_a_damaged_file_is_as_good_as_none(tmp_path, damage):
-    """A file that was cut or altered, even into other valid JSON, is not believed."""
+def test_a_damaged_file_is_ignored(tmp_path, damage):
+    """A truncated or altered file is ignored, even if it is valid JSON."""
     cache.store_entry(tmp_path, "x.json", [1, 1, 1])
     path = tmp_path / "x.json"
     path.write_bytes(damage(path.read_bytes()))
     assert cache.load_entry(tmp_path, "x.json") is None
 
 
-def test_another_version_is_as_good_as_none(tmp_path, monkeypatch):
+def test_an_entry_of_another_version_is_ignored(tmp_path, monkeypatch):
     """What another version of the cache wrote is not read."""
     cache.store_entry(tmp_path, "x.json", 1)
     monkeypatch.setattr(cache, "VERSION", "next")
     assert cache.load_entry(tmp_path, "x.json") is None
 
 
-def test_a_folder_that_cannot_be_made_is_not_missed(tmp_path):
-    """Where nothing can be written the run goes on without a cache."""
+def test_a_folder_that_cannot_be_created_is_ignored(tmp_path):
+    """Where nothing can be written the corpus is read without a cache."""
     (tmp_path / "file").write_bytes(b"")
     cache.store_entry(tmp_path / "file" / "folder", "x.json", 1)
     assert cache.load_entry(tmp_path / "file" / "folder", "x.json") is None
 
 
-def test_a_write_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
-    """A value is replaced wholly or not at all, and no partial file stays behind."""
+def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
+    """A value is replaced atomically, and no partial file is left."""
     cache.store_entry(tmp_path, "x.json", "old")
 
     def full(self, target):
@@ -59,8 +59,8 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
     assert [path.name for path in tmp_path.iterdir()] == ["x.json"]
 
 
-def test_facts_hold_as_long_as_size_and_mtime_do(tmp_path):
-    """A fact is recalled for the same path, size and mtime, and for nothing else."""
+def test_facts_are_valid_while_size_and_mtime_match(tmp_path):
+    """A fact is recalled for the same path, size and mtime only."""
     facts = FileFacts(tmp_path, "f.json")
     facts.note("a.wav", 10, OLD, [1, 2])
     facts.save()
@@ -71,16 +71,16 @@ def test_facts_hold_as_long_as_size_and_mtime_do(tmp_path):
     assert again.recall("b.wav", 10, OLD) is None
 
 
-def test_facts_of_a_file_just_written_are_not_kept(tmp_path):
-    """A file may change again within the clock's tick, so what is newer than that is looked at again."""
+def test_facts_about_a_file_just_written_are_not_kept(tmp_path):
+    """A file may change again within the resolution of its mtime, so very new files are read again."""
     facts = FileFacts(tmp_path, "f.json")
     facts.note("a.wav", 10, time.time_ns() - 10**9, [1])
     facts.save()
     assert not list(tmp_path.iterdir())
 
 
-def test_facts_of_files_no_longer_asked_for_are_forgotten(tmp_path):
-    """A cache does not grow with files that left the corpus."""
+def test_facts_about_files_that_left_the_corpus_are_dropped(tmp_path):
+    """The cache does not grow with files no longer used."""
     facts = FileFacts(tmp_path, "f.json")
     facts.note("a", 1, OLD, [])
     facts.note("b", 1, OLD, [])
@@ -92,22 +92,22 @@ def test_facts_of_files_no_longer_asked_for_are_forgotten(tmp_path):
 
 
 def test_without_a_folder_nothing_is_kept():
-    """No cache is a cache too."""
+    """A cache without a folder stores nothing and recalls nothing."""
     facts = FileFacts(None, "f.json")
     facts.note("a", 1, OLD, [])
     facts.save()
     assert facts.recall("a", 1, OLD) is None
 
 
-def test_the_folder_is_beside_the_corpus_or_the_users(tmp_path, monkeypatch):
-    """A corpus that can be written to carries its cache; a read-only one has it among the user's."""
+def test_the_folder_is_in_the_corpus_or_the_users_cache(tmp_path, monkeypatch):
+    """A writable corpus contains its cache; that of a read-only one is in the user's cache folder."""
     assert cache.cache_folder(tmp_path) == tmp_path / ".xtts-cache"
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     monkeypatch.setenv("LOCALAPPDATA" if os.name == "nt" else "XDG_CACHE_HOME", str(tmp_path / "user"))
     assert cache.cache_folder(tmp_path) == tmp_path / "user" / "xtts"
 
 
-def test_names_differ_with_what_they_are_about():
-    """Parts are kept apart: one string is not another two."""
+def test_cache_names_differ_for_different_keys():
+    """Parts of a key are kept apart: ("a", "b") is not ("ab",)."""
     names = {cache.cache_name("k", *about) for about in [("a", "b"), ("ab",), ("a", "c"), ()]}
     assert len(names) == 4

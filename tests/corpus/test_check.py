@@ -11,8 +11,8 @@ def check(root, **options):
     return soundcheck.check_recordings(index.read_corpus(root), **options)
 
 
-def test_sound_recordings_pass(tmp_path):
-    """Every kind of recording that holds sound passes: any rate, depth and number of channels."""
+def test_good_recordings_pass(tmp_path):
+    """Recordings that contain sound pass at any rate, bit depth and number of channels."""
     ljspeech(tmp_path, ["a", "b", "c", "d", "e", "f"])
     record(tmp_path / "wavs" / "a.wav", tone(900, 2), 8000, subtype="PCM_16")
     record(tmp_path / "wavs" / "b.wav", rate=48000, subtype="PCM_24")
@@ -46,8 +46,8 @@ def one_bad(wave, at, value):
         (np.stack([tone(), -tone()], axis=1), "FLOAT", Reason.SILENT),
     ],
 )
-def test_unsound_samples_are_set_aside(tmp_path, wave, how, reason):
-    """NaN anywhere, silence, a constant, and channels that cancel out are each found by decoding."""
+def test_bad_samples_are_rejected(tmp_path, wave, how, reason):
+    """NaN, silence, a constant signal, and channels that cancel out are each found by decoding."""
     ljspeech(tmp_path)
     record(tmp_path / "wavs" / "b.wav", wave, subtype=how)
     found = check(tmp_path)
@@ -55,8 +55,8 @@ def test_unsound_samples_are_set_aside(tmp_path, wave, how, reason):
     assert [(one.line, one.id, one.file, one.reason) for one in found.rejected] == [(2, "b", "wavs/b.wav", reason)]
 
 
-def test_a_later_block_is_looked_at_too(tmp_path, monkeypatch):
-    """A recording longer than a block is judged as a whole."""
+def test_later_blocks_are_checked_too(tmp_path, monkeypatch):
+    """A recording longer than a block is checked as a whole."""
     monkeypatch.setattr(soundcheck, "BLOCK", 1000)
     ljspeech(tmp_path)
     record(tmp_path / "wavs" / "a.wav", np.concatenate([np.zeros(4000, np.float32), tone()]))
@@ -65,23 +65,23 @@ def test_a_later_block_is_looked_at_too(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("share", [0.3, 0.9])
-def test_a_flac_that_breaks_off_is_truncated(tmp_path, share):
-    """A flac's header cannot show what is missing at its end; decoding does."""
+def test_a_truncated_flac_is_rejected(tmp_path, share):
+    """A FLAC's header does not reveal a missing end; decoding does."""
     ljspeech(tmp_path, more=b"d|x|x\n")
     noise = np.random.RandomState(0).uniform(-0.5, 0.5, 30000)
     cut(record(tmp_path / "wavs" / "d.flac", noise), share)
     assert [(one.id, one.reason) for one in check(tmp_path).rejected] == [("d", Reason.TRUNCATED)]
 
 
-def test_what_vanished_since_the_index_is_set_aside(tmp_path):
-    """A file that goes away between index and check is the utterance's problem."""
+def test_a_file_deleted_after_indexing_is_rejected(tmp_path):
+    """A file deleted between index and check is an error of that utterance only."""
     found = index.read_corpus(ljspeech(tmp_path))
     (tmp_path / "wavs" / "b.wav").unlink()
     assert [(one.id, one.reason) for one in soundcheck.check_recordings(found).rejected] == [("b", Reason.UNREADABLE)]
 
 
-def test_what_passed_is_not_decoded_again(tmp_path, monkeypatch):
-    """A second check decodes only what failed or changed."""
+def test_recordings_that_passed_are_not_decoded_again(tmp_path, monkeypatch):
+    """A second check decodes only files that failed or changed."""
     ljspeech(tmp_path)
     record(tmp_path / "wavs" / "c.wav", np.zeros(4000, np.float32))
     first = check(tmp_path)
@@ -95,8 +95,8 @@ def test_what_passed_is_not_decoded_again(tmp_path, monkeypatch):
     assert [one.id for one in check(tmp_path, at_least=1).rejected] == ["a", "c"]
 
 
-def test_work_done_before_an_interruption_is_kept(tmp_path, monkeypatch):
-    """What was decoded before Ctrl-C is not decoded again."""
+def test_an_interrupted_check_resumes(tmp_path, monkeypatch):
+    """Recordings decoded before Ctrl-C are not decoded again."""
     monkeypatch.setattr(soundcheck, "PROGRESS_EVERY", 1)
     found = index.read_corpus(ljspeech(tmp_path))
 
@@ -111,8 +111,8 @@ def test_work_done_before_an_interruption_is_kept(tmp_path, monkeypatch):
     assert reports == [(1, 1)]
 
 
-def test_silence_alone_is_an_error(tmp_path):
-    """Too few recordings with sound in them is an error with the counts."""
+def test_too_few_good_recordings_are_an_error(tmp_path):
+    """Too few recordings with sound raise an error with the counts."""
     ljspeech(tmp_path)
     for name in ("a", "b"):
         record(tmp_path / "wavs" / f"{name}.wav", np.zeros(4000, np.float32))

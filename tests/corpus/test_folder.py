@@ -38,13 +38,13 @@ def reason(tree, name, folders=("wavs", "")):
     ],
 )
 def test_a_name_finds_its_file(root, name, path):
-    """A file is found with its extension, without, or with another format's, in the first folder that has it."""
+    """A file is found with its extension, without it, or with another format's, in the first folder that has it."""
     file = CorpusFolder(root).find(name, ("wavs", ""))
     assert (file.path, file.size) == (path, 4)
     assert file.mtime == (root / path).stat().st_mtime_ns
 
 
-def test_an_absolute_path_inside_the_corpus_is_fine(root):
+def test_an_absolute_path_inside_the_corpus_is_accepted(root):
     """A path that begins with the corpus folder's own is taken relative to it."""
     assert CorpusFolder(root).find(str(root / "wavs" / "a.wav")).path == "wavs/a.wav"
 
@@ -53,12 +53,12 @@ def test_an_absolute_path_inside_the_corpus_is_fine(root):
     "name", ["../secret.wav", "deep/../../../secret.wav", "..", "..\\secret.wav", "/etc/passwd", "C:\\a.wav"]
 )
 def test_a_path_never_leaves_the_corpus(root, name):
-    """Neither dots nor absolute paths name a file outside the corpus folder."""
+    """Neither ".." nor an absolute path refers to a file outside the corpus folder."""
     assert reason(CorpusFolder(root), name) is Reason.OUTSIDE
 
 
-def test_a_folder_of_a_longer_name_beside_the_corpus_is_outside(root):
-    """A sibling whose name begins with the corpus folder's is not inside it, by path or by link."""
+def test_a_sibling_folder_with_a_longer_name_is_outside(root):
+    """A sibling folder whose name starts with the corpus folder's is outside it, by path or by symlink."""
     beside = root.parent / "corpus2"
     beside.mkdir()
     (beside / "a.wav").write_bytes(b"1")
@@ -69,8 +69,8 @@ def test_a_folder_of_a_longer_name_beside_the_corpus_is_outside(root):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="links need rights on Windows")
-def test_links_are_followed_only_inside_the_corpus(root):
-    """A link within the corpus is its target; a link out of it, of a file or of a folder, is outside."""
+def test_symlinks_are_followed_only_inside_the_corpus(root):
+    """A symlink within the corpus is its target; one that leaves it, to a file or a folder, is outside."""
     (root / "wavs" / "in.wav").symlink_to("a.wav")
     (root / "wavs" / "out.wav").symlink_to(root.parent / "secret.wav")
     (root / "wavs" / "gone.wav").symlink_to("nowhere.wav")
@@ -84,16 +84,16 @@ def test_links_are_followed_only_inside_the_corpus(root):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="links need rights on Windows")
-def test_a_corpus_may_itself_be_a_link(root):
-    """A corpus folder that is reached through a link is inside itself."""
+def test_a_corpus_may_itself_be_a_symlink(root):
+    """A corpus folder reached through a symlink contains its own files."""
     (root.parent / "link").symlink_to(root)
     tree = CorpusFolder(root.parent / "link")
     assert tree.find("a", ("wavs",)).path == "wavs/a.wav"
     assert tree.find(str(root / "e.wav")).path == "e.wav"
 
 
-def test_what_is_no_file_is_never_opened(root):
-    """A folder or a pipe under an audio name is unreadable, and asking does not block."""
+def test_what_is_not_a_file_is_never_opened(root):
+    """A folder or a pipe with an audio file name is unreadable, and checking it does not block."""
     (root / "wavs" / "folder.wav").mkdir()
     assert reason(CorpusFolder(root), "folder") is Reason.UNREADABLE
     if hasattr(os, "mkfifo"):
@@ -105,7 +105,7 @@ def test_what_is_no_file_is_never_opened(root):
     "name", ["zzz", "", ".", "no/folder/a.wav", "a\x00b", "a\x00/b", "notes", "x" * 5000, "y/" * 2000]
 )
 def test_a_name_without_a_file_is_missing(root, name):
-    """Whatever a name looks like, not being there is all that can be wrong with it."""
+    """Any name without a file is reported as missing."""
     assert reason(CorpusFolder(root), name) is Reason.MISSING
 
 

@@ -23,7 +23,7 @@ def write(root, name, content):
 
 
 def test_ljspeech_reads_the_normalised_text(tmp_path):
-    """Without a header a line is id|text|normalised, and the normalised text is the one to read aloud."""
+    """A line without a header is id|text|normalised, and the normalised text is used."""
     write(tmp_path, "metadata.csv", 'LJ1|In 1999.|In nineteen ninety-nine.\nLJ2|"Plain|\nLJ3|Two columns\n')
     layout, rows = read(tmp_path)
     assert layout.format == "ljspeech"
@@ -36,13 +36,13 @@ def test_ljspeech_reads_the_normalised_text(tmp_path):
 
 
 def test_ljspeech_may_name_speaker_and_language(tmp_path):
-    """Two further columns are the speaker and the language, line by line."""
+    """Two further columns are the speaker and the language of a line."""
     write(tmp_path, "metadata.csv", "a|x|y|sara|fa\nb|x|y|tom\n")
     assert read(tmp_path)[1] == [MetadataRow(1, "a", "a", "y", "sara", "fa"), MetadataRow(2, "b", "b", "y", "tom", "")]
 
 
-def test_ljspeech_sets_aside_lines_of_other_columns(tmp_path):
-    """A line of one column or of six is set aside with its number."""
+def test_ljspeech_rejects_lines_with_other_columns(tmp_path):
+    """A line of one column or of six is rejected with its line number."""
     write(tmp_path, "metadata.csv", "a\nb|x|y\nc|1|2|3|4|5\n")
     first, _, last = read(tmp_path)[1]
     assert (first.line, first.problem.reason) == (1, Reason.COLUMNS)
@@ -51,8 +51,8 @@ def test_ljspeech_sets_aside_lines_of_other_columns(tmp_path):
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
-def test_csv_finds_delimiter_and_columns_by_the_header(tmp_path, delimiter):
-    """The delimiter is the one under which the header names a file and a text, in whatever order and case."""
+def test_csv_finds_delimiter_and_columns_from_the_header(tmp_path, delimiter):
+    """The delimiter is the one that splits the header into a file and a text column, in any order and case."""
     rows = [["Speaker-ID", "Sentence", "age", "File", "Locale"], ["s1", "Hello there", "30", "x/a.flac", "en_US"]]
     path = write(tmp_path, "list.csv", "\ufeff" + "".join(delimiter.join(row) + "\r\n" for row in rows))
     layout, found = read(path)
@@ -79,8 +79,8 @@ def test_csv_knows_the_common_names(tmp_path, header):
     assert read(tmp_path)[1] == [MetadataRow(2, "a", "a.wav", "one, two")]
 
 
-def test_csv_sets_aside_rows_of_other_lengths(tmp_path):
-    """A row with more or fewer fields than the header is set aside with its line and what it seems to be."""
+def test_csv_rejects_rows_of_other_lengths(tmp_path):
+    """A row with more or fewer fields than the header is rejected with its line and probable id."""
     write(tmp_path, "metadata.csv", "path,text\na.wav,one, two\nb.wav\nc.wav,three\n")
     more, fewer, good = read(tmp_path)[1]
     assert (more.line, more.id, more.problem.reason) == (2, "a", Reason.COLUMNS)
@@ -89,7 +89,7 @@ def test_csv_sets_aside_rows_of_other_lengths(tmp_path):
 
 
 def test_common_voice_is_known_by_its_columns(tmp_path):
-    """Common Voice's train.tsv is taken before validated.tsv, and its sentences may begin with a quote."""
+    """Common Voice's train.tsv is preferred to validated.tsv, and its sentences may begin with a quote."""
     header = "client_id\tpath\tsentence\tup_votes\tlocale\n"
     write(tmp_path, "validated.tsv", header)
     write(tmp_path, "train.tsv", header + 'abc\tcommon_voice_1.mp3\t"Ja," sagte er.\t2\tde\n')
@@ -108,7 +108,7 @@ def vctk(root, names):
 
 
 def test_vctk_pairs_recordings_and_texts(tmp_path):
-    """The first microphone is taken where there is one, the trimmed recordings before the raw ones."""
+    """The first microphone is preferred, and trimmed recordings are preferred to raw ones."""
     vctk(
         tmp_path,
         [
@@ -134,8 +134,8 @@ def test_vctk_pairs_recordings_and_texts(tmp_path):
     assert {row.text for row in rows} == {"Please call Stella."}
 
 
-def test_vctk_sets_aside_what_has_no_partner(tmp_path):
-    """A text without recording, a recording without text and a text that is not UTF-8 are set aside, each by name."""
+def test_vctk_rejects_unpaired_files(tmp_path):
+    """A text without recording, a recording without text and a text that is not UTF-8 are rejected by name."""
     vctk(tmp_path, ["txt/p1/p1_1.txt", "wav48/p1/p1_2.wav", "wav48/p1/p1_3.wav", "wav48/p315/p315_1.wav"])
     write(tmp_path, "txt/p1/p1_3.txt", b"caf\xe9")
     rows = read(tmp_path)[1]
@@ -149,15 +149,15 @@ def test_vctk_sets_aside_what_has_no_partner(tmp_path):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="links need rights on Windows")
-def test_vctk_recordings_behind_a_link_are_outside(tmp_path):
-    """Recordings that a link takes from another disk are outside the corpus, not missing."""
+def test_vctk_recordings_behind_a_symlink_are_outside(tmp_path):
+    """Recordings linked from another disk are reported as outside the corpus, not missing."""
     vctk(tmp_path, ["corpus/txt/p1/p1_1.txt", "disk/p1/p1_1.wav"])
     (tmp_path / "corpus" / "wav48").symlink_to(tmp_path / "disk")
     assert [(row.id, row.problem.reason) for row in read(tmp_path / "corpus")[1]] == [("p1_1", Reason.OUTSIDE)]
 
 
-def test_one_list_in_a_folder_is_the_metadata(tmp_path):
-    """A folder with a single csv or tsv needs no naming; with several the error lists them."""
+def test_a_single_list_in_a_folder_is_the_metadata(tmp_path):
+    """A folder with one CSV or TSV needs no format; with several the error lists them."""
     write(tmp_path, "train.csv", "path,text\na,b\n")
     assert read(tmp_path)[0].metadata.name == "train.csv"
     write(tmp_path, "val.tsv", "path\ttext\na\tb\n")
@@ -165,8 +165,8 @@ def test_one_list_in_a_folder_is_the_metadata(tmp_path):
         formats.find_layout(tmp_path)
 
 
-def test_a_format_that_is_named_is_taken(tmp_path):
-    """With a named layout nothing is guessed."""
+def test_a_named_format_is_used(tmp_path):
+    """With a named format nothing is guessed."""
     write(tmp_path, "metadata.csv", "path|text\na|b\n")
     assert read(tmp_path)[0].format == "csv"
     assert read(tmp_path, "ljspeech")[1][0] == MetadataRow(1, "path", "path", "text")
@@ -180,22 +180,22 @@ def test_a_format_that_is_named_is_taken(tmp_path):
         ("vctk", "a folder txt"),
     ],
 )
-def test_an_empty_folder_says_what_it_needs(tmp_path, format, remedy):
-    """The error names what would make the folder a corpus."""
+def test_an_empty_folder_is_refused_with_what_it_needs(tmp_path, format, remedy):
+    """The error names the files that would make the folder a corpus."""
     with pytest.raises(CorpusError, match=remedy):
         formats.find_layout(tmp_path, format)
 
 
-def test_a_path_that_is_not_there_says_so(tmp_path):
-    """A wrong path is a sentence, not a traceback."""
+def test_a_missing_path_is_refused(tmp_path):
+    """A wrong path is reported in one message."""
     with pytest.raises(CorpusError, match="there is no such folder or file"):
         formats.find_layout(tmp_path / "nowhere")
     with pytest.raises(CorpusError, match="VCTK has no metadata file"):
         formats.find_layout(write(tmp_path, "metadata.csv", ""), "vctk")
 
 
-def test_csv_without_a_header_says_what_to_write(tmp_path):
-    """A named csv whose first line is no header gets an example of one."""
+def test_csv_without_a_header_is_refused_with_an_example(tmp_path):
+    """A CSV whose first line is not a header is refused with an example of one."""
     write(tmp_path, "metadata.csv", "a.wav,hello\n")
     with pytest.raises(CorpusError, match="write a header such as path,text,speaker,language"):
         formats.find_layout(tmp_path, "csv")
@@ -214,7 +214,7 @@ lines = st.lists(
 @given(lines, st.sampled_from([b"\n", b"\r\n", b"\r"]), st.sampled_from(["auto", *FORMATS]))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 def test_any_bytes_are_rows(tmp_path, content, ends, format):
-    """Whatever a metadata file holds, it becomes rows, some with problems, or an error that is a sentence."""
+    """Whatever a metadata file holds, it gives rows, some with problems, or a CorpusError."""
     write(tmp_path, "metadata.csv", ends.join(content))
     try:
         _, rows = read(tmp_path, format)

@@ -20,7 +20,7 @@ def reasons(found):
 
 
 def test_ljspeech_is_indexed(tmp_path):
-    """Every line whose file is sound becomes an utterance with its path, text, speaker, language and length."""
+    """Every line with a readable file becomes an utterance with its path, text, speaker, language and length."""
     ljspeech(tmp_path, more=b"d|x|y|sara|FA_ir\n")
     record(tmp_path / "wavs" / "d.flac", tone(1000, 2), 48000)
     found = index.read_corpus(tmp_path)
@@ -33,7 +33,7 @@ def test_ljspeech_is_indexed(tmp_path):
 
 
 def test_a_csv_names_files_anywhere_in_the_corpus(tmp_path):
-    """A header's paths are relative to the metadata file, and the language asked for stands where none is named."""
+    """Paths are relative to the metadata file, and the given language applies where a row has none."""
     record(tmp_path / "x" / "a.wav", rate=8000)
     record(tmp_path / "y" / "a.flac")
     (tmp_path / "list.tsv").write_text("text\tpath\tlang\none\tx/a.wav\t\ntwo\ty/a\tde\n")
@@ -42,7 +42,7 @@ def test_a_csv_names_files_anywhere_in_the_corpus(tmp_path):
 
 
 def test_common_voice_clips_may_have_been_converted(tmp_path):
-    """Clips that the list calls mp3 are found as the wavs they were converted to."""
+    """Clips listed as MP3 are found as the WAVs they were converted to."""
     rows = "".join(f"c{i}\tclip_{i}.mp3\tSatz {i}\tde\n" for i in range(3))
     (tmp_path / "train.tsv").write_text("client_id\tpath\tsentence\tlocale\n" + rows)
     for i in range(3):
@@ -53,7 +53,7 @@ def test_common_voice_clips_may_have_been_converted(tmp_path):
 
 
 def test_vctk_is_indexed(tmp_path):
-    """Recordings and texts of VCTK's folders become utterances, the speaker being the folder's name."""
+    """Recordings and texts of VCTK's folders become utterances, with the folder's name as the speaker."""
     for speaker in ("p225", "p226"):
         record(tmp_path / "wav48_silence_trimmed" / speaker / f"{speaker}_001_mic1.flac", rate=48000)
         (tmp_path / "txt" / speaker).mkdir(parents=True)
@@ -66,8 +66,8 @@ def test_vctk_is_indexed(tmp_path):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="links need rights on Windows")
-def test_everything_unusable_is_set_aside_with_its_line_and_reason(tmp_path):
-    """Each kind of trouble in one corpus gives one rejected line, in order, and the good utterances stay."""
+def test_unusable_lines_are_rejected_with_line_and_reason(tmp_path):
+    """Each kind of problem in one corpus rejects one line, in order, and the good utterances stay."""
     root = ljspeech(tmp_path / "corpus", ["a", "b", "cut", "empty", "headonly", "noise"])
     cut(root / "wavs" / "cut.wav", 0.6)
     (root / "wavs" / "empty.wav").write_bytes(b"")
@@ -98,8 +98,8 @@ def test_everything_unusable_is_set_aside_with_its_line_and_reason(tmp_path):
     assert "on line 1 already" in found.rejected[5].detail
 
 
-def test_too_little_left_is_an_error_with_examples(tmp_path):
-    """One usable utterance of many is an error that says how many were lost to what."""
+def test_too_few_usable_utterances_are_an_error_with_examples(tmp_path):
+    """One usable utterance of many is an error that gives the count and an example for each reason."""
     ljspeech(tmp_path, ["a"], more=b"".join(b"gone%d|x|x\n" % i for i in range(5)))
     with pytest.raises(CorpusError) as error:
         index.read_corpus(tmp_path)
@@ -112,7 +112,7 @@ def test_too_little_left_is_an_error_with_examples(tmp_path):
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @pytest.mark.parametrize("format", ["auto", *FORMATS])
 def test_any_bytes_as_metadata_never_crash(tmp_path, format, lines):
-    """Whatever the metadata holds, the answer is a corpus or a CorpusError."""
+    """Whatever the metadata holds, the result is a corpus or a CorpusError."""
     if not (tmp_path / "wavs").exists():
         ljspeech(tmp_path, ["a", "b"])
     (tmp_path / "metadata.csv").write_bytes(b"\n".join(lines))
@@ -124,11 +124,11 @@ def test_any_bytes_as_metadata_never_crash(tmp_path, format, lines):
 
 
 class TestCache:
-    """What was read once is not read again, and never believed when it changed."""
+    """Headers are cached, and read again when a file changes."""
 
     @pytest.fixture
     def opened(self, monkeypatch):
-        """The names of the files whose headers were read, as they are read."""
+        """The names of the files whose headers are read, in order."""
         names = []
         real = headers.read_header
 
@@ -140,7 +140,7 @@ class TestCache:
         return names
 
     def test_headers_are_read_once(self, tmp_path, opened):
-        """A second index opens no file and finds the same."""
+        """A second index opens no file and gives the same result."""
         ljspeech(tmp_path)
         first = index.read_corpus(tmp_path)
         assert sorted(opened) == ["a.wav", "b.wav", "c.wav"]
@@ -148,8 +148,8 @@ class TestCache:
         assert index.read_corpus(tmp_path).utterances == first.utterances
         assert opened == []
 
-    def test_a_changed_file_is_read_again_alone(self, tmp_path, opened):
-        """Only the file whose size or mtime changed is opened, and what it holds now counts."""
+    def test_only_a_changed_file_is_read_again(self, tmp_path, opened):
+        """Only the file whose size or mtime changed is opened, and its new header is used."""
         ljspeech(tmp_path)
         index.read_corpus(tmp_path)
         opened.clear()
@@ -158,8 +158,8 @@ class TestCache:
         assert opened == ["b.wav"]
         assert [u.sample_rate for u in found.utterances] == [22050, 44100, 22050]
 
-    def test_a_changed_line_costs_no_header(self, tmp_path, opened):
-        """The metadata is always read anew: edits count at once, and headers stay known."""
+    def test_a_changed_line_reads_no_header(self, tmp_path, opened):
+        """The metadata is always read, so edits take effect at once, while headers stay cached."""
         ljspeech(tmp_path)
         index.read_corpus(tmp_path)
         opened.clear()
@@ -167,15 +167,15 @@ class TestCache:
         assert [(u.id, u.text) for u in index.read_corpus(tmp_path).utterances] == [("b", "new text"), ("a", "x")]
         assert opened == []
 
-    def test_a_removed_file_is_missed(self, tmp_path):
-        """A file that was there when the cache was made is missing when it is gone."""
+    def test_a_removed_file_is_missing(self, tmp_path):
+        """A file that was deleted after the cache was written is reported as missing."""
         ljspeech(tmp_path)
         index.read_corpus(tmp_path)
         (tmp_path / "wavs" / "b.wav").unlink()
         assert reasons(index.read_corpus(tmp_path)) == {"b": Reason.MISSING}
 
     def test_a_corrupt_cache_is_rebuilt(self, tmp_path, opened):
-        """Garbage in the cache is ignored and replaced."""
+        """An unreadable cache is ignored and replaced."""
         ljspeech(tmp_path)
         first = index.read_corpus(tmp_path)
         (cached,) = (tmp_path / ".xtts-cache").iterdir()
@@ -185,7 +185,7 @@ class TestCache:
         index.read_corpus(tmp_path)
         assert opened == []
 
-    def test_the_cache_may_lie_elsewhere_or_nowhere(self, tmp_path):
+    def test_the_cache_may_be_elsewhere_or_disabled(self, tmp_path):
         """A folder given by the caller is used, and None writes nothing."""
         root = ljspeech(tmp_path / "corpus")
         index.read_corpus(root, cache=None)
@@ -196,7 +196,7 @@ class TestCache:
 
 
 def test_progress_reaches_the_end(tmp_path):
-    """The last report is all of all."""
+    """The last report is the total."""
     reports = []
     index.read_corpus(ljspeech(tmp_path), progress=lambda done, total: reports.append((done, total)))
     assert reports[-1] == (3, 3)
@@ -209,8 +209,10 @@ def people(sizes):
 @given(
     st.dictionaries(st.sampled_from("abcdefgh"), st.integers(1, 40), min_size=1), st.floats(0, 1), st.integers(0, 2**31)
 )
-def test_split_keeps_everyone_in_training(sizes, share, seed):
-    """Nothing is lost or doubled, every speaker is trained on, order stays, and the share is as near as that allows."""
+def test_split_keeps_every_speaker_in_training(sizes, share, seed):
+    """No utterance is lost or duplicated, every speaker is in training, order is kept, and the share is as close as
+    that allows.
+    """
     utterances = people(sizes)
     train, held = split.split_corpus(utterances, share, seed)
     assert sorted(train + held) == sorted(utterances)
@@ -225,14 +227,14 @@ def test_split_keeps_everyone_in_training(sizes, share, seed):
 
 
 def test_split_draws_from_small_speakers_too():
-    """Where each speaker has too few for a share of its own, the share is taken over all of them."""
+    """Where each speaker has too few utterances for a share of its own, the share is taken over all of them."""
     _, held = split.split_corpus(people({f"s{i}": 5 for i in range(100)}), 0.02, 0)
     assert len(held) == 10
     assert len({u.speaker for u in held}) == 10
 
 
 def test_split_depends_on_ids_not_on_order():
-    """The same utterances in another order are split the same way, and another seed splits otherwise."""
+    """The same utterances in another order are split the same way, and another seed gives another split."""
     utterances = people({"a": 50, "b": 50})
     held = set(split.split_corpus(utterances, 0.2, 3)[1])
     assert set(split.split_corpus(utterances[::-1], 0.2, 3)[1]) == held
@@ -240,7 +242,7 @@ def test_split_depends_on_ids_not_on_order():
 
 
 def test_split_is_the_same_everywhere():
-    """The draw is fixed: these ids are held out on every Python, whatever its hash seed."""
+    """The split is fixed: these ids are held out on every Python, whatever its hash seed."""
     program = (
         "from xtts.corpus.split import split_corpus; from xtts.corpus.utterances import Utterance;"
         "print(*[u.id for u in split_corpus([Utterance(f'u{i}', '', 'x', 'ab'[i % 2]) for i in range(40)], 0.1, 7)[1]])"

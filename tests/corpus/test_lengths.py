@@ -27,13 +27,13 @@ def measure(found, encode=letters, known=any_letter, audio=None, **options):
     st.integers(1, 10**7), st.sampled_from([8000, 16000, 22050, 44100, 48000]), st.sampled_from([16000, 22050, 24000])
 )
 def test_resampling_rounds_up(samples, rate, target):
-    """The resampled length is the least whole number not below samples times target over rate."""
+    """The resampled length is samples times target over rate, rounded up."""
     (length,) = resampled_length(np.array([samples]), np.array([rate]), target).tolist()
     assert (length - 1) * rate < samples * target <= length * rate
 
 
 def test_lengths_are_those_of_the_model(tmp_path):
-    """Tokens are the tokenizer's, samples are at the recipe's rate, and frames are one a hop and one more."""
+    """Tokens are the tokenizer's, samples are at the recipe's rate, and frames are one per hop plus one."""
     ljspeech(tmp_path, ["a", "b"])
     record(tmp_path / "wavs" / "a.wav", tone(44100), 44100)
     record(tmp_path / "wavs" / "b.wav", tone(8001, 2), 8000)
@@ -46,15 +46,15 @@ def test_lengths_are_those_of_the_model(tmp_path):
 
 
 def test_frames_are_those_of_a_centred_transform():
-    """The count is that of a transform centred on every hop, for lengths on both sides of a multiple."""
+    """The count is that of an STFT centred on every hop, for lengths on both sides of a multiple."""
     for samples in (1024, 1025, 1279, 1280, 5000):
         padded = np.pad(np.zeros(samples), 512, mode="reflect")
         whole_windows = [start for start in range(0, len(padded), 256) if start + 1024 <= len(padded)]
         assert frame_count(np.array([samples]), CODEC)[0] == len(whole_windows)
 
 
-def test_utterances_out_of_bounds_are_set_aside(tmp_path):
-    """Unknown text, long text, long audio and audio too short to mirror are set aside, and the table skips them."""
+def test_utterances_out_of_bounds_are_rejected(tmp_path):
+    """Unknown text, long text, long audio and audio too short to pad are rejected and left out of the table."""
     ljspeech(tmp_path, ["good", "unknown", "wordy", "long", "short", "fine"])
     lines = ["good|x|ok", "unknown|x|!?", "wordy|x|" + "w" * 21, "long|x|ok", "short|x|ok", "fine|x|" + "w" * 20]
     (tmp_path / "metadata.csv").write_text("\n".join(lines))
@@ -75,8 +75,8 @@ def test_utterances_out_of_bounds_are_set_aside(tmp_path):
     assert found.rejected[2].detail == "21 mel frames, over 20"
 
 
-def test_a_length_beyond_the_table_is_set_aside_without_limits(tmp_path):
-    """A recording too long for 32 bits is never wrapped round to a short one."""
+def test_a_length_beyond_the_table_is_rejected_without_limits(tmp_path):
+    """A recording too long for 32 bits never wraps around to a short one."""
     found = index.read_corpus(ljspeech(tmp_path))
     utterances = list(found.utterances)
     utterances[0] = utterances[0]._replace(samples=2**33)
@@ -88,12 +88,12 @@ def test_a_length_beyond_the_table_is_set_aside_without_limits(tmp_path):
 
 
 def test_limits_that_leave_nothing_are_an_error(tmp_path):
-    """The error names the reason and how many it took."""
+    """The error names the reason and how many utterances it rejected."""
     with pytest.raises(CorpusError, match="3  text too long"):
         measure(index.read_corpus(ljspeech(tmp_path)), max_text_length=1)
 
 
-def test_token_counts_are_kept_for_the_same_tokenizer_and_texts(tmp_path):
+def test_token_counts_are_cached_for_the_same_tokenizer_and_texts(tmp_path):
     """The tokenizer runs once; another tokenizer, text or language runs it again."""
     calls = []
 
@@ -116,15 +116,15 @@ def test_token_counts_are_kept_for_the_same_tokenizer_and_texts(tmp_path):
     assert len(calls) == 12
 
 
-def test_without_a_name_for_the_tokenizer_nothing_is_kept(tmp_path):
-    """What cannot be told apart from another tokenizer's counts is not cached."""
+def test_without_a_name_for_the_tokenizer_nothing_is_cached(tmp_path):
+    """Counts that cannot be told apart from another tokenizer's are not cached."""
     root = ljspeech(tmp_path)
     measure(index.read_corpus(root))
     assert measure(index.read_corpus(root), lambda text, language: [1, 2])[1].text.tolist() == [2, 2, 2]
 
 
 def test_progress_reaches_the_end(tmp_path):
-    """The last report is all of all."""
+    """The last report is the total."""
     reports = []
     measure(index.read_corpus(ljspeech(tmp_path)), progress=lambda done, total: reports.append((done, total)))
     assert reports == [(3, 3)]

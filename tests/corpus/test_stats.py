@@ -13,7 +13,7 @@ from xtts.recipe.schema import AudioSection
 
 @pytest.fixture
 def figures(tmp_path):
-    """Three utterances of 1, 2 and 3 seconds by two speakers in two languages, and one set aside."""
+    """Statistics of three utterances of 1, 2 and 3 seconds by two speakers in two languages, with one rejected."""
     ljspeech(tmp_path, [])
     (tmp_path / "metadata.csv").write_text(
         "a|x|one|sara|fa\nb|x|three|سارا|fa\nc|x|eleven|sara|en\ngone|x|x\n", encoding="utf-8"
@@ -27,7 +27,7 @@ def figures(tmp_path):
 
 
 def test_minutes_are_by_speaker_language_and_rate(figures):
-    """Minutes add up over all, and over each speaker and language, the largest first."""
+    """Minutes are summed over the corpus, each speaker and each language, the largest first."""
     assert figures.minutes == pytest.approx(0.1)
     assert list(figures.speakers) == ["sara", "سارا"]
     assert figures.speakers["sara"] == pytest.approx(4 / 60)
@@ -37,21 +37,21 @@ def test_minutes_are_by_speaker_language_and_rate(figures):
 
 
 def test_spreads_are_exact(figures):
-    """Minimum, mean, maximum and percentiles are those of the lengths."""
+    """Minimum, mean, maximum and percentiles match the lengths."""
     assert (figures.text.min, figures.text.p50, figures.text.max) == (3, 5, 6)
     assert figures.text.mean == pytest.approx(14 / 3)
     assert (figures.mel.min, figures.mel.p50, figures.mel.max) == (87, 173, 259)
     assert figures.seconds.max == pytest.approx(3)
 
 
-def test_spread_has_the_percentiles_asked_for():
-    """On 0 to 100 every percentile is itself."""
+def test_spread_has_the_listed_percentiles():
+    """For 0 to 100 every percentile equals itself."""
     assert stats.spread(np.arange(101)) == (0, 50, 50, 90, 95, 99, 100)
     assert stats.spread(np.zeros(0, np.int32)) == (0,) * 7
 
 
-def test_fixed_padding_counts_what_is_lost_and_wasted():
-    """Utterances beyond either limit are lost; of the others' frames and tokens the rest is padding."""
+def test_fixed_padding_counts_lost_and_padded():
+    """Utterances over either limit are lost; the remaining tokens and frames of the others are padding."""
     table = Lengths(*(np.array(column, np.int32) for column in ([100, 200, 201, 10], [800, 400, 10, 801], [0] * 4)))
     fixed = stats.fixed_padding(table, 200, 800)
     assert (fixed.lost, fixed.lost_share) == (2, 0.5)
@@ -60,13 +60,13 @@ def test_fixed_padding_counts_what_is_lost_and_wasted():
 
 
 def test_fixed_padding_that_fits_nothing_wastes_nothing():
-    """Where every utterance is lost there is nothing to pad."""
+    """Where every utterance is lost the padding is 0."""
     table = Lengths(*(np.array([900], np.int32) for _ in range(3)))
     assert stats.fixed_padding(table, 200, 800) == (200, 800, 1, 1.0, 0.0, 0.0)
 
 
 def test_json_holds_every_figure(figures):
-    """The JSON is JSON's own types, and the same figures."""
+    """The JSON uses JSON types only and has the same figures."""
     read = json.loads(json.dumps(figures.as_json()))
     assert read["utterances"] == 3
     assert read["mel"]["p50"] == 173
@@ -77,8 +77,8 @@ def test_json_holds_every_figure(figures):
     assert read["format"] == "ljspeech"
 
 
-def test_text_says_it_to_a_person(figures):
-    """The page names the layout and why, the figures, the speakers and what was set aside."""
+def test_text_shows_every_figure(figures):
+    """The page names the format and why it was chosen, the figures, the speakers and the rejected lines."""
     page = figures.as_text()
     for words in (
         "ljspeech: metadata.csv has no header",
@@ -93,7 +93,7 @@ def test_text_says_it_to_a_person(figures):
 
 @pytest.mark.parametrize("encoding", ["ascii", "cp1252", "latin-1"])
 def test_text_is_drawn_in_characters_the_terminal_has(figures, encoding):
-    """A terminal without block characters gets the same page in ASCII, and no error."""
+    """A terminal without block characters gets the same page in ASCII without an error."""
     page = figures.as_text(encoding)
     page.encode(encoding)
     assert "#" in page
@@ -101,8 +101,8 @@ def test_text_is_drawn_in_characters_the_terminal_has(figures, encoding):
 
 
 @given(st.lists(st.integers(0, 2**31 - 1), min_size=1, max_size=50))
-def test_every_length_is_in_one_bar(values):
-    """Bars touch, are few, and count each value exactly once in the bar that holds it."""
+def test_every_length_is_in_one_bin(values):
+    """Bins are contiguous and few, and each value is counted exactly once."""
     bars = stats.bin_counts(np.array(values, np.int32))
     assert len(bars.counts) <= stats.MAX_BARS
     assert bars.counts == np.histogram(values, bars.edges)[0].tolist() or bars.edges[-1] in values
@@ -111,7 +111,7 @@ def test_every_length_is_in_one_bar(values):
 
 
 def test_bars_are_as_long_as_their_counts():
-    """The longest bar has the full width, half a count half of it, a single one is seen, and none is nothing."""
+    """The longest bar has the full width, half a count half of it, a count of one is visible, and zero is empty."""
     lines = stats.draw_histogram(stats.Bars([0, 10, 20, 30, 40], [1000, 500, 1, 0]), blocks=True).splitlines()
     assert [line.count("█") for line in lines] == [stats.BAR_WIDTH, stats.BAR_WIDTH // 2, 0, 0]
     assert "▏ 1" in lines[2]

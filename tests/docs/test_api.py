@@ -1,4 +1,4 @@
-"""The public API: `import xtts` is cheap, each name is what it says, and the examples of its page run."""
+"""The public API: `import xtts` is cheap, every name resolves, and the examples in its documentation run."""
 
 import json
 import os
@@ -41,7 +41,7 @@ print(json.dumps([heavy, sorted(set(xtts.__all__) - set(dir(xtts)))]))
 
 
 def test_importing_the_package_imports_nothing_heavy():
-    """And yet dir() lists every public name."""
+    """dir() still lists every public name."""
     done = subprocess.run(
         [sys.executable, "-c", LIGHT],
         cwd=str(ROOT),
@@ -51,8 +51,8 @@ def test_importing_the_package_imports_nothing_heavy():
     assert json.loads(done.stdout) == [[], []]
 
 
-def test_each_name_is_what_it_says():
-    """Classes and functions of the packages that own them, and a sentence of Python's for any other name."""
+def test_every_public_name_is_the_documented_object():
+    """Public names are the classes and functions of their packages; any other name is an AttributeError."""
     from xtts import api, compat, errors
     from xtts.inference import synthesizer, voices
     from xtts.recipe import loading, schema
@@ -79,7 +79,7 @@ def test_each_name_is_what_it_says():
 
 @pytest.mark.skipif("XTTS_CELL" in os.environ, reason="one environment runs the examples")
 def test_the_examples_of_the_page_run(tmp_path):
-    """One after the other, with a model so small that it takes seconds."""
+    """The examples run in order, with a model small enough to take seconds."""
     pytest.importorskip("tokenizers")
     from docs_python import execute, publish
     from run_processes import make_corpus

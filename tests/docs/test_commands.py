@@ -1,8 +1,8 @@
-"""docs: every command of every page is run as written, or is marked why not, and writes the files that pages name.
+"""docs: every command on a page is run as written, or marked with the reason why not, and writes the files it promises.
 
-The commands of all pages run in one folder, in the order in which a reader would type them: some need the files that
-others wrote. `docs_python` is the `python` that they call; it describes how it shortens them. A command is the same on
-every TensorFlow, so the cells of the matrix skip these tests, and the environment `py` runs them.
+The commands of all pages run in one folder, in the order in which a reader would type them, because some need the files
+that others write. `docs_python` is the `python` that they call; it describes how it shortens them. Commands are the
+same for every TensorFlow, so the cells of the matrix skip these tests, and the environment `py` runs them.
 """
 
 import os
@@ -21,7 +21,7 @@ DOCS = ROOT / "docs"
 GUIDE = """
     recipes corpus_and_plan training speaking decoding cluster data_service tuning evaluating published_weights compat
     troubleshooting
-""".split()  # the cluster trains what is evaluated
+""".split()  # the cluster page trains the run that is evaluated
 HOW_TO = "shapes small_gpu two_gpus retracing finetune language resume migrate gpu_utilisation".split()
 PAGES = [
     ROOT / "README.md",
@@ -33,14 +33,14 @@ PAGES = [
 TWINS_OR_MADE = {DOCS / "fa", DOCS / "reference"}  # pages with the commands of another page, or generated from the code
 ALL_PAGES = sorted(page for page in [*ROOT.glob("*.md"), *DOCS.rglob("*.md")] if not TWINS_OR_MADE & set(page.parents))
 FILE = re.compile(r"runs/[\w<>./-]+|[\w<>./-]+\.(?:wav|html|toml|jsonl?|csv|safetensors)")
-NOT_WRITTEN = {  # files that pages name and none of their commands writes, with the reason
+NOT_WRITTEN = {  # files that pages mention and none of their commands writes, with the reason
     "wavs/id.wav": "id stands for the name of a recording",
     "0001.wav": "of `say --lines FILE`, which tests/commands/test_say.py runs",
     "0002.wav": "of `say --lines FILE`, which tests/commands/test_say.py runs",
     "my.tuned.toml": "of `tune`, which tests/commands/tune runs for less long",
     "runs/dual_gpu/evaluation.json": "of `evaluate`, which the pages run on other runs",
 }
-PROGRAM = "#!python\n"  # precedes Python code, which is not for a shell
+PROGRAM = "#!python\n"  # marks Python code, which is not passed to a shell
 in_a_cell = pytest.mark.skipif("XTTS_CELL" in os.environ, reason="one environment runs the commands")
 
 
@@ -59,7 +59,7 @@ def scene(tmp_path_factory):
 
 
 def run(statement, scene):
-    """Run a statement in the scene; its exit status and its output."""
+    """Run a statement in the folder; gives its exit status and output."""
     from docs_python import call, execute
 
     arguments, log = verb(statement), scene / "log"
@@ -75,7 +75,7 @@ def run(statement, scene):
 
 
 def to_run(block):
-    """The statements of a block that are run."""
+    """The statements of a block that are executed."""
     if block.mark == "run":  # CI runs all of it; here only the last part, which other pages need
         return [block.code.split("&&")[-1].strip().replace(".venv/bin/", "")]
     if not block.is_run:
@@ -84,7 +84,7 @@ def to_run(block):
 
 
 def named_files(page):
-    """The files that a page names in inline code, or in a listing of a run's folder."""
+    """The files that a page mentions in inline code or in a listing of a run's folder."""
     prose = BLOCK.sub("", page.read_text(encoding="utf-8"))
     yield from filter(FILE.fullmatch, re.findall("`([^`\\s]+)`", prose))
     for block in blocks(page):
@@ -95,7 +95,7 @@ def named_files(page):
 
 
 def is_written(name, paths):
-    """Whether one of the paths ends in a name, in which `<name>` and NAME stand for one part of any path."""
+    """Whether a path ends in the given name, where `<name>` and NAME match one part of any path."""
     pattern = re.sub(r"<\w+>|\b[A-Z]{2,}\b", "*", name)
     return any(path.match(pattern) for path in paths)
 
@@ -108,7 +108,7 @@ def paths_in(folder):
 
 @in_a_cell
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_the_commands_of_a_page_end_well(page, scene):
+def test_the_commands_of_a_page_succeed(page, scene):
     """Each statement of each block has exit status 0."""
     for block in blocks(page):
         for statement in to_run(block):
@@ -118,8 +118,8 @@ def test_the_commands_of_a_page_end_well(page, scene):
 
 @in_a_cell
 @pytest.mark.parametrize("page", ALL_PAGES, ids=lambda page: page.stem)
-def test_the_files_that_a_page_names_were_written(page, scene):
-    """Each file is there after the commands of all pages, or is a file of the project, or is in NOT_WRITTEN."""
+def test_the_files_that_a_page_mentions_were_written(page, scene):
+    """Each file exists after the commands of all pages, or is in the project or in NOT_WRITTEN."""
     paths = paths_in(scene)
     if not is_written("runs/tiny_cpu/evaluation.json", paths):
         pytest.skip("the commands of the pages were not all run")
@@ -127,13 +127,13 @@ def test_the_files_that_a_page_names_were_written(page, scene):
     assert not [name for name in missing if not (ROOT / name).exists()]
 
 
-def test_a_file_declared_as_not_written_is_named_by_a_page():
-    """No declaration outlives the sentence it is for."""
+def test_a_file_declared_as_not_written_is_mentioned_by_a_page():
+    """NOT_WRITTEN has no outdated entries."""
     assert set(NOT_WRITTEN) <= {name for page in ALL_PAGES for name in named_files(page)}
 
 
-def test_a_file_under_a_name_that_no_run_has_is_missed(tmp_path):
-    """What a page says of `runs/<name>-<hash>` does not hold where runs are written to `runs/<name>`."""
+def test_a_wrong_path_in_a_page_is_detected(tmp_path):
+    """`runs/<name>-<hash>` is reported where runs are written to `runs/<name>`."""
     (tmp_path / "runs" / "my_voice" / "gpt" / "step-1").mkdir(parents=True)
     (tmp_path / "runs" / "my_voice" / "recipe.toml").touch()
     page = tmp_path / "page.md"
@@ -151,13 +151,13 @@ def test_a_command_that_is_not_run_has_a_reason(page):
 
 
 def test_every_page_with_commands_is_run():
-    """A new page with commands is added to PAGES."""
+    """Every page with commands is listed in PAGES."""
     assert {page for page in ALL_PAGES if any(block.kind in TYPED for block in blocks(page))} == set(PAGES)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_the_persian_page_has_the_same_commands(page):
-    """If a page has a Persian twin, the commands there are the same, in the same order."""
+    """If a page has a Persian translation, its commands are the same, in the same order."""
     persian = DOCS / "fa" / (page.relative_to(DOCS) if DOCS in page.parents else page.name)
     if not persian.exists():
         pytest.skip("not written yet")

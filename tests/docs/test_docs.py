@@ -1,4 +1,4 @@
-"""docs: generated pages are current, what pages say of TensorFlow is true, and what they name or link to exists."""
+"""docs: generated pages are current, what pages say about TensorFlow is true, and files, names and links exist."""
 
 import importlib
 import json
@@ -43,14 +43,14 @@ def inline_code(page):
 
 
 def project_files(page):
-    """The files of the project that a page names; `<name>` stands for any name."""
+    """The files of the project that a page mentions; `<name>` matches any name."""
     for word in {word for code in inline_code(page) for word in code.split()} - OF_MYXTTS:
         if PROJECT_FILE.fullmatch(word):
             yield re.sub(r"<\w+>", "*", word)
 
 
 def resolve(name):
-    """The module, or the attribute of one, that a dotted name stands for."""
+    """The module, or the attribute of a module, with a dotted name."""
     module, *attributes = name.split(".")
     found = importlib.import_module({"compat": "xtts.compat"}.get(module, module))
     for attribute in attributes:
@@ -62,14 +62,14 @@ def resolve(name):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=page_id)
-def test_every_file_of_the_project_that_a_page_names_exists(page):
-    """A path in inline code is that of a file or folder, from the top of the project or from `xtts/`."""
+def test_every_file_of_the_project_that_a_page_mentions_exists(page):
+    """A path in inline code is that of a file or folder, relative to the project or to `xtts/`."""
     assert not [name for name in project_files(page) if not [*ROOT.glob(name), *ROOT.glob(f"xtts/{name}")]]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=page_id)
 def test_every_name_of_the_package_that_a_page_mentions_exists(page):
-    """`xtts.a.b` is a module, or something in one; so is `compat.a`."""
+    """`xtts.a.b` is a module or an attribute of one; so is `compat.a`."""
     for code in inline_code(page):
         for name in DOTTED_NAME.findall(code):
             resolve(name)
@@ -81,14 +81,14 @@ FOUND = json.loads((DOCS / "reference" / "matrix.json").read_text(encoding="utf-
 
 
 @pytest.mark.parametrize("words", SEARCHED)
-def test_the_words_that_people_search_for_are_found(words):
-    """At least one page that is not generated has the usual name of a thing, whatever the case and the line breaks."""
+def test_the_usual_search_terms_are_found(words):
+    """At least one page that is not generated contains each common term, regardless of case and line breaks."""
     pages = (page for page in PAGES if not {DOCS / "fa", DOCS / "reference"} & set(page.parents))
     assert any(words.lower() in " ".join(page.read_text(encoding="utf-8").lower().split()) for page in pages)
 
 
 def test_a_change_touches_three_files_at_most():
-    """Each row of "Where to change what" names one to three files; another test checks that they exist."""
+    """Each row of "Where to change what" lists one to three files; another test checks that they exist."""
     section = (
         (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split("## Where to change what")[1].split("\n## ")[0]
     )
@@ -104,8 +104,8 @@ def test_the_reference_is_current(name):
     assert (DOCS / name).read_text(encoding="utf-8") == REFERENCE["PAGES"][name]()
 
 
-def test_the_table_of_releases_is_true_here():
-    """The choices of compat in the docs are those that it makes on this TensorFlow."""
+def test_the_table_of_releases_matches_this_tensorflow():
+    """The APIs that the docs list for this TensorFlow are those that compat chooses."""
     from xtts import compat
 
     release = MATRIX["minor"](compat.OFFERED.version)
@@ -114,7 +114,7 @@ def test_the_table_of_releases_is_true_here():
     assert FOUND[release]["names"] == compat.OFFERED.names()
 
 
-def test_the_tables_of_releases_are_those_of_the_matrix():
+def test_the_tables_of_releases_match_the_matrix():
     """README and reference agree with reference/matrix.json, which has every cell of tox."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert MATRIX["readme"](readme, FOUND) == readme
@@ -134,13 +134,13 @@ def test_the_tables_and_pictures_of_scaling_are_current():
 
 @pytest.mark.parametrize("page", [*ROOT.glob("*.md"), *DOCS.rglob("*.md")], ids=lambda path: path.stem)
 def test_every_link_to_the_project_leads_to_a_file(page):
-    """A link to a file of the project leads to a file; the build of the site also checks anchors."""
+    """A relative link leads to an existing file; the build of the site also checks anchors."""
     for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8")):
         assert (page.parent / target).exists(), target
 
 
 def test_ci_runs_the_commands_of_the_readme():
-    """.ci/run finds both commands by their marks, so it cannot drift from the README."""
+    """.ci/run finds both commands by their marks in the README, so the two cannot diverge."""
     script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
     assert "for name in run test" in script
     for name in ("run", "test"):
@@ -151,7 +151,7 @@ def test_ci_runs_the_commands_of_the_readme():
 
 
 def test_the_readme_has_the_table_of_peers():
-    """Between the marks that `python -m benchmarks.peers --readme` looks for, with its date and machine."""
+    """The table is between the marks that `python -m benchmarks.peers --readme` replaces, with its date and machine."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     table = text[text.index("<!-- peers -->") : text.index("<!-- /peers -->")]
     assert {"coqui-tts", "librosa"} <= {word for line in table.splitlines() for word in line.split()}

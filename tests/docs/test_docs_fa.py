@@ -1,4 +1,4 @@
-"""docs/fa: a Persian page has the commands, names and links of its English twin, and runs from right to left."""
+"""docs/fa: a Persian page has the commands, names and links of the English page, and is set from right to left."""
 
 import re
 from pathlib import Path
@@ -9,7 +9,7 @@ from commands import BLOCK, blocks
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 PERSIAN = DOCS / "fa"
-GLOSSARY = PERSIAN / "glossary.md"  # the only page without a twin
+GLOSSARY = PERSIAN / "glossary.md"  # the only page without an English original
 PAGES = sorted(PERSIAN.rglob("*.md"))
 TWINS = [page for page in PAGES if page != GLOSSARY]
 WALL = re.compile(r'^<div dir="rtl" markdown="1">$|^</div>$', re.MULTILINE)
@@ -22,7 +22,7 @@ def english(page):
 
 
 def in_persian(page):
-    """The Persian twin of an English page if there is one, otherwise the page itself."""
+    """The Persian translation of an English page if there is one, otherwise the page itself."""
     return next((twin for twin in TWINS if english(twin) == page), page)
 
 
@@ -52,7 +52,7 @@ def name(page):
 
 
 def test_the_readme_the_tutorial_the_how_tos_and_several_machines_are_translated():
-    """Each of these English pages has a Persian twin, and each Persian page an English one."""
+    """The translated pages are exactly these English ones."""
     expected = {ROOT / "README.md", DOCS / "tutorial.md", DOCS / "cluster.md", *(DOCS / "howto").glob("*.md")}
     assert {english(page) for page in TWINS} == expected
 
@@ -65,7 +65,7 @@ def test_code_blocks_are_those_of_the_english_page(page):
 
 @pytest.mark.parametrize("page", TWINS, ids=name)
 def test_names_in_the_text_are_those_of_the_english_page(page):
-    """Every setting, flag or file that the English page mentions in inline code is mentioned here too."""
+    """Every setting, flag or file in the inline code of the English page is in the Persian one, too."""
     assert inline(english(page)) <= inline(page)
 
 
@@ -77,7 +77,7 @@ def test_every_link_leads_to_a_file(page):
 
 @pytest.mark.parametrize("page", TWINS, ids=name)
 def test_links_are_those_of_the_english_page(page):
-    """Every link of the English page is here too, to the Persian twin if there is one."""
+    """Every link of the English page is here, too, to the Persian translation if there is one."""
     assert {in_persian(target) for target in links(english(page))} - {page} <= links(page)
 
 
@@ -95,8 +95,8 @@ def test_the_measured_figures_are_those_of_the_readme():
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
-def test_prose_runs_from_right_to_left_and_code_does_not(page):
-    """Code blocks are outside the right-to-left parts of a page, and nothing else is."""
+def test_prose_is_right_to_left_and_code_is_not(page):
+    """The right-to-left parts of a page contain all of its prose and no code blocks."""
     parts = WALL.split(page.read_text(encoding="utf-8"))
     assert not [part for part in parts[1::2] if "```" in part]
     assert not [part for part in parts[::2] if BLOCK.sub("", part).strip()]
@@ -112,8 +112,8 @@ def test_a_paragraph_begins_with_a_persian_letter(page):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
-def test_signs_at_the_ends_of_inline_code_stay_at_their_ends(page):
-    """In a Persian line, the dashes of a flag would move to its other side; `&lrm;` prevents that."""
+def test_symbols_at_the_ends_of_inline_code_stay_there(page):
+    """In a right-to-left line the dashes of a flag would move to its other side; `&lrm;` prevents that."""
     for before, code, after in re.findall("(&lrm;)?`([^`]+)`(&lrm;)?", prose(page)):
         if code.isascii():
             assert code[0].isalpha() or before, code

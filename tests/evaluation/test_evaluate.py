@@ -1,4 +1,4 @@
-"""A small run is evaluated, from the command line and from Python."""
+"""Evaluating a small run, from the command line and from Python."""
 
 import json
 import os
@@ -26,7 +26,7 @@ SUPPORT = Path(__file__).parents[1] / "support"
 
 @pytest.fixture(scope="module")
 def page(runs):
-    """What the verb prints of the run that nobody interrupted."""
+    """The output of `xtts evaluate` for the uninterrupted run."""
     done = subprocess.run(
         [sys.executable, str(SUPPORT / "small_run.py"), "evaluate", "runs/whole", "--utterances=2", "--judge=none"],
         cwd=str(runs.root),
@@ -40,13 +40,13 @@ def page(runs):
 
 @pytest.fixture
 def small(monkeypatch, runs):
-    """The run's own size and folder, in this process."""
+    """The preset and working folder of the run, in this process."""
     monkeypatch.setitem(SIZES, "tiny", SMALLEST)
     monkeypatch.chdir(runs.root)
 
 
-def test_the_verb_prints_a_page_and_leaves_a_file(runs, page):
-    """Three columns for people; evaluation.json holds the same for machines, utterance by utterance."""
+def test_evaluate_prints_a_page_and_writes_a_file(runs, page):
+    """The page has three columns; evaluation.json has the same figures and those of each utterance."""
     assert "recordings through the codec said by the model" in " ".join(page.split())
     found = json.loads((runs.folder("whole") / FILE).read_text(encoding="utf-8"))
     assert list(found["figures"]) == [RECORDING, CODEC, SAID]
@@ -58,10 +58,10 @@ def test_the_verb_prints_a_page_and_leaves_a_file(runs, page):
     assert 1 <= found["codec"]["perplexity"] <= SMALLEST.codec.codes
 
 
-def test_held_out_losses_are_those_that_the_run_found(runs, page):
-    """The same batches with the same weights: as in the last line of its validation.
+def test_held_out_losses_match_those_of_the_run(runs, page):
+    """The losses equal those of the run's last validation: same batches, same weights.
 
-    The run looks mels up that it made of whole recordings; here cuts are made into mels, and differ at their ends.
+    The run reads cached mels of whole recordings; here mels are computed from crops, and differ at their ends.
     """
     found = json.loads((runs.folder("whole") / FILE).read_text(encoding="utf-8"))["losses"]
     for stage, tolerance in (("codec", 1e-2), ("gpt", 1e-4)):
@@ -72,7 +72,7 @@ def test_held_out_losses_are_those_that_the_run_found(runs, page):
 
 
 class Parrot:
-    """A recogniser that always hears the same."""
+    """A recogniser that always returns the same words."""
 
     name = "parrot"
     unknown = ("fe",)
@@ -82,8 +82,8 @@ class Parrot:
         return "La, mi!"
 
 
-def test_recognisers_hear_every_wave(runs, small, monkeypatch):
-    """Edits are counted against the text, of all three alike; nothing that is judged is among what is expected."""
+def test_recognisers_transcribe_every_wave(runs, small, monkeypatch):
+    """Word errors are counted for all three waves, and evaluated texts are not in the language model."""
     asked = {}
 
     def recognisers(choice, texts, others, say):
@@ -100,11 +100,11 @@ def test_recognisers_hear_every_wave(runs, small, monkeypatch):
     assert one.text in asked["others"]
 
 
-def test_texts_that_were_trained_on_are_not_judged(runs, small, monkeypatch):
-    """What another recording taught is no test of what the model can say; who has no other texts is judged by these."""
+def test_texts_that_were_trained_on_are_not_evaluated(runs, small, monkeypatch):
+    """Texts that also occur in training are left out, unless a speaker has no others."""
 
     def judged(reads):
-        """What is judged, where of the texts that were held out some, and nothing else, were trained on."""
+        """An evaluation in which some held-out texts, and no others, also occur in training."""
 
         def gathered(recipe, say):
             dataset = material_module.load_dataset(recipe, say)
@@ -118,7 +118,7 @@ def test_texts_that_were_trained_on_are_not_judged(runs, small, monkeypatch):
         monkeypatch.setattr("xtts.evaluation.evaluate.load_dataset", gathered)
         return evaluate(runs.folder("whole"), 100, "none", lambda line: None)
 
-    texts = {"02": "la do ti"}  # the corpus has it twice otherwise
+    texts = {"02": "la do ti"}  # without this, the corpus would have the text twice
     every = judged(lambda one: False)
     assert [one.id for one in every.utterances] == ["02", "11", "10"]
     assert every.read_before == 0
@@ -135,8 +135,8 @@ def _with(part, utterances):
     return part._replace(corpus=attrs.evolve(part.corpus, utterances=utterances))
 
 
-def test_a_run_with_only_a_codec_is_judged_by_that(runs, small):
-    """Two columns, one loss, and no voice of a model that is not there."""
+def test_a_run_with_only_a_codec_is_evaluated(runs, small):
+    """There are two columns, one loss, and no synthesized speech."""
     folder = copy(runs, "only-codec")
     for name in ("model", "gpt"):
         shutil.rmtree(folder / name)
@@ -145,8 +145,8 @@ def test_a_run_with_only_a_codec_is_judged_by_that(runs, small):
     assert list(found.figures()) == [RECORDING, CODEC]
 
 
-def test_what_cannot_be_judged_is_said_in_a_sentence(runs, small, tmp_path, monkeypatch):
-    """No run, a run that has trained nothing, no utterances, no such judge, and one that is not installed."""
+def test_an_impossible_evaluation_is_refused(runs, small, tmp_path, monkeypatch):
+    """Refused are a missing run, an untrained one, no utterances, and an unknown or missing recogniser."""
     with pytest.raises(RunFolderError, match="there is no such folder"):
         evaluate(tmp_path / "nowhere")
     folder = runs.folder("begun")

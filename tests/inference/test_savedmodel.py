@@ -1,4 +1,4 @@
-"""SavedModels: what is written speaks without this package, and says what the model says."""
+"""Exported SavedModels: they work without this package and give the same results as the model."""
 
 import json
 import subprocess
@@ -18,7 +18,7 @@ from xtts.inference.savedmodel import SavedModelError, write_savedmodel
 from xtts.model.generation import generate
 from xtts.model.sampling import sampling
 
-# What a program does that has TensorFlow, the folder and nothing of xtts.
+# What a program does that has TensorFlow and the folder, but not xtts.
 PROGRAM = """
 import json, sys
 sys.modules["xtts"] = None  # importing it would fail
@@ -48,13 +48,13 @@ def run(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def saved(run):
-    """What the verb writes."""
+    """The folder that `xtts export --saved-model` writes."""
     assert main.main(["export", str(run), "--saved-model", str(run.parent / "saved")]) == 0
     return run.parent / "saved"
 
 
-def test_a_program_without_xtts_says_the_same(run, saved, tmp_path):
-    """Voice, codes, mel and wave of the SavedModel, in a process that cannot import xtts, are those of the model."""
+def test_a_savedmodel_gives_the_models_results_without_xtts(run, saved, tmp_path):
+    """Its conditioning, codes, mel and wave, in a process that cannot import xtts, equal those of the model."""
     model = loading.load_model(run)
     wave = wav.load_audio(reference(tmp_path / "voice.wav"), 22050)
     narrow = resample.resample(wave, 22050, 16000)
@@ -90,22 +90,22 @@ def test_a_program_without_xtts_says_the_same(run, saved, tmp_path):
     assert np.allclose(found["wave"][:, : sound.shape[1]], sound, atol=1e-4)
 
 
-def test_what_is_there_is_not_written_over(run, tmp_path):
-    """A folder with something in it is refused before the model is read."""
+def test_existing_files_are_not_overwritten(run, tmp_path):
+    """A folder that is not empty is refused before the model is read."""
     (tmp_path / "file").write_text("mine")
     with pytest.raises(SavedModelError, match="this exists already; name a folder that is new or empty"):
         write_savedmodel(run, tmp_path)
 
 
-def test_an_export_is_of_one_kind(run, tmp_path, capsys):
-    """Neither or both is a sentence."""
+def test_an_export_has_one_target(run, tmp_path, capsys):
+    """Neither or both of the two targets is a usage error."""
     for more in ([], [str(tmp_path / "x.safetensors"), "--saved-model", str(tmp_path / "y")]):
         assert main.main(["export", str(run), *more]) == 2
         assert "name what to write" in capsys.readouterr().err
 
 
-def test_the_folder_says_how_it_is_called(saved):
-    """Sizes, rates, languages and the tokenizer are beside the graph."""
+def test_the_folder_documents_its_interface(saved):
+    """Sizes, sample rate, languages and the tokenizer are stored next to the graph."""
     about = json.loads((saved / "assets.extra" / "xtts.json").read_text(encoding="utf-8"))
     assert about["text_sizes"] == [30]
     assert about["most_codes"] == 27

@@ -1,4 +1,4 @@
-"""Speaking: a folder, a text and a voice become sound, whole or as it is made, and mistakes become sentences."""
+"""The Synthesizer: from a run, a text and a voice to audio, at once or streamed, and the errors on the way."""
 
 import json
 import shutil
@@ -23,7 +23,7 @@ ALL = ("gpt", "codec", "speaker", "decoder")
 
 
 class Heard:
-    """A speaker, what it noted, and a voice."""
+    """A synthesizer, its notes, and a voice."""
 
     def __init__(self, folder, root):
         self.notes = []
@@ -42,18 +42,18 @@ def root(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def codec(root):
-    """A run's model, which speaks by its codec. It stops after a while."""
+    """A run's model that uses its codec and stops by itself."""
     return Heard(make_run(root / "codec", stop=0.0), root)
 
 
 @pytest.fixture(scope="module")
 def decoder(root):
-    """A model with a waveform decoder, which never stops by itself."""
+    """A model with a waveform decoder that never stops by itself."""
     return Heard(make_run(root / "decoder", ALL, stop=-99.0), root)
 
 
-def test_three_lines_speak(codec, root):
-    """The wave has the codec's rate and as many samples as its codes, and can be written and read."""
+def test_three_lines_of_python_synthesize_speech(codec, root):
+    """The wave has the codec's sample rate and the length of its codes, and can be written to a file."""
     wave = codec.say("Hello there. How are you?")
     assert wave.sample_rate == 22050
     assert [said.text for said in wave.said] == ["hello there.", "how are you?"]
@@ -65,23 +65,23 @@ def test_three_lines_speak(codec, root):
     assert len(wav.load_audio(root / "out.wav", 22050)) == len(wave.samples)
 
 
-def test_a_decoder_speaks_at_24_khz(decoder):
-    """By the latents of the codes and the voice's vector."""
+def test_a_decoder_synthesizes_at_24_khz(decoder):
+    """The decoder uses the latents of the codes and the speaker embedding."""
     wave = decoder.say("hello")
     assert wave.sample_rate == 24000
     assert len(wave.samples) == decoder.speaker.model.decoder.samples(len(wave.said[0].codes))
 
 
-def test_one_seed_is_one_reading(codec):
-    """The same codes again; other ones for another seed; the best ones, whatever the seed, of one code to draw from."""
+def test_a_seed_determines_the_codes(codec):
+    """The same seed gives the same codes and another one different codes; with top_k=1 the seed has no effect."""
     first, again, other = (codec.say("hello there", seed=seed).said[0].codes.tolist() for seed in (3, 3, 4))
     assert first == again != other
     best = [codec.say("hello", seed=seed, top_k=1).said[0].codes.tolist() for seed in (1, 2)]
     assert best[0] == best[1]
 
 
-def test_no_length_of_a_sentence_traces_again(codec):
-    """Texts and codes are rounded up to a few sizes, and each size is one trace."""
+def test_texts_of_any_length_cause_few_traces(codec):
+    """Lengths of texts and codes are rounded up to a few sizes, with one trace each."""
     generator, counts = codec.speaker.generator, set()
     for length in range(1, 32):
         ids = codec.speaker.model.tokenizer.encode("y" * length, "en")
@@ -90,15 +90,15 @@ def test_no_length_of_a_sentence_traces_again(codec):
         assert len(generator.decode_mel(spoken.codes)) == 4 * len(spoken.codes)
     assert len(counts) > 10
     traces = {name: function.compilations for name, function in generator.functions.items()}
-    assert traces["conditioning_latents"] == traces["start"] == traces["generate"] == 1  # of texts up to 32 tokens
-    assert traces["decode_mel"] <= 3  # of 32, 64 and 80 codes
+    assert traces["conditioning_latents"] == traces["start"] == traces["generate"] == 1  # for texts of up to 32 tokens
+    assert traces["decode_mel"] <= 3  # for 32, 64 and 80 codes
     codec.say("y " * 18)
-    assert generator.functions["start"].traces == generator.functions["generate"].compilations == 2  # up to 64
+    assert generator.functions["start"].traces == generator.functions["generate"].compilations == 2  # for up to 64
 
 
 @pytest.mark.parametrize("name", ["codec", "decoder"])
-def test_a_stream_says_the_same_and_begins_before_the_end(name, request):
-    """The same codes and as many samples; the first chunk is heard before the sentence is finished."""
+def test_a_stream_gives_the_same_audio_and_starts_early(name, request):
+    """The codes and length are the same, and the first chunk is returned before the sentence is finished."""
     heard = request.getfixturevalue(name)
     text, settings = "hello there, how are you? fine.", {"seed": 0, "speed": 1.2}
     whole = heard.say(text, **settings)
@@ -106,7 +106,7 @@ def test_a_stream_says_the_same_and_begins_before_the_end(name, request):
     chunks = iter(stream)
     first = next(chunks)
     assert len(whole.said[0].codes) > 16
-    assert not stream.wave.said  # no sentence is finished
+    assert not stream.wave.said  # no sentence is finished yet
     joined = np.concatenate([first, *chunks])
     assert all(chunk.dtype == np.float32 for chunk in (first, joined))
     assert [said.codes.tolist() for said in stream.wave.said] == [said.codes.tolist() for said in whole.said]
@@ -116,8 +116,8 @@ def test_a_stream_says_the_same_and_begins_before_the_end(name, request):
         assert np.abs(np.diff(joined)).max() <= np.abs(np.diff(whole.samples)).max() + 1e-5
 
 
-def test_decoding_that_does_not_stop_is_cut_and_told(decoder):
-    """In the wave and in a note."""
+def test_speech_that_does_not_stop_is_cut_off_with_a_note(decoder):
+    """The wave marks the sentence as cut off."""
     wave = decoder.say("hello")
     assert wave.said[0].is_cut
     assert len(wave.said[0].codes) == 80
@@ -125,23 +125,23 @@ def test_decoding_that_does_not_stop_is_cut_and_told(decoder):
     assert wave.as_json()["sentences"][0]["cut"] is True
 
 
-def test_a_model_that_says_nothing_is_told(root):
-    """Silence is not passed off as speech."""
+def test_a_model_that_stops_at_once_is_an_error(root):
+    """The user gets an error and a note instead of silence."""
     heard = Heard(make_run(root / "mute", stop=99.0), root)
     with pytest.raises(SynthesisError, match="nothing was spoken"):
         heard.say("hello")
     assert heard.notes == ["note: not spoken, because the model stopped at once; try another --seed: hello"]
 
 
-def test_speed_changes_the_time_and_not_the_codes(decoder):
-    """Twice as fast is half as long."""
+def test_speed_changes_the_duration_and_not_the_codes(decoder):
+    """Speed 2 gives a quarter of the duration of speed 0.5."""
     slow, fast = decoder.say("hello", speed=0.5), decoder.say("hello", speed=2.0)
     assert slow.said[0].codes.tolist() == fast.said[0].codes.tolist()
     assert slow.seconds / fast.seconds == pytest.approx(4, rel=0.01)
 
 
 def test_speed_does_not_change_the_pitch(root):
-    """A steady voice at another speed has its energy at the same frequencies."""
+    """A steady voice at another speed keeps its spectral peak."""
     from recorded_codec import Recorded, heard
 
     model = Recorded(reference(root / "steady.wav", 2.0))
@@ -154,16 +154,16 @@ def test_speed_does_not_change_the_pitch(root):
     assert max(pitches) - min(pitches) < 0.06 * pitches[1]
 
 
-def test_language_is_told_by_the_letters(codec):
-    """Persian letters are Persian, others the corpus's own language."""
+def test_the_language_is_detected_from_the_script(codec):
+    """Persian letters are Persian, and others are in the corpus's own language."""
     assert codec.say("سلام").language == "fa"
     assert codec.say("hello").language == "en"
     with pytest.raises(TextError, match="has no language 'xx'; known: en, fa"):
         codec.say("hello", language="xx")
 
 
-def test_characters_that_are_unknown_are_told_and_left_out(codec):
-    """Enough is left: the rest is said. Too little: a sentence."""
+def test_unknown_characters_are_left_out_with_a_note(codec):
+    """A text with few unknown characters is spoken without them; one with too many is refused."""
     assert codec.say("hello ☃ there").said[0].text == "hello there"
     assert codec.notes[0] == "note: left out, because the model does not know them: ☃"
     with pytest.raises(SynthesisError, match=r"does not know most of the text's characters: .*languages \(en, fa\)"):
@@ -171,14 +171,14 @@ def test_characters_that_are_unknown_are_told_and_left_out(codec):
 
 
 @pytest.mark.parametrize("text", ["", "   ", "...", "☃"])
-def test_text_without_words_is_a_sentence(codec, text):
-    """Nothing is not said in silence."""
+def test_text_without_words_is_refused(codec, text):
+    """A text without words raises an error instead of giving silence."""
     with pytest.raises(SynthesisError, match=r"nothing to speak|does not know"):
         codec.say(text)
 
 
-def test_a_text_past_the_models_places_is_cut_to_fit(codec):
-    """Each piece fits the model's text positions and codes; a word that cannot is refused."""
+def test_a_text_longer_than_the_model_allows_is_split(codec):
+    """Each piece fits the model's text positions and codes; a word that does not is refused."""
     wave = codec.say("hello there my friend " * 6)
     assert len(wave.said) >= 4
     model = codec.speaker.model
@@ -187,8 +187,8 @@ def test_a_text_past_the_models_places_is_cut_to_fit(codec):
         codec.say("a" * 300)
 
 
-def test_a_run_says_no_more_at_once_than_it_was_trained_on(root):
-    """Places that no utterance of the corpus reached have learnt nothing."""
+def test_a_runs_model_is_limited_to_the_lengths_it_was_trained_on(root):
+    """Positions that no utterance of the corpus reached are untrained."""
     folder = make_run(root / "planned")
     (folder / "plan.json").write_text('{"shapes": [{"text_length": 20, "mel_frames": 160}]}')
     model = load_model(folder)
@@ -196,8 +196,8 @@ def test_a_run_says_no_more_at_once_than_it_was_trained_on(root):
 
 
 @pytest.mark.parametrize(("pace", "pieces"), [(1.0, 1), (0.65, 1), (0.5, 2), (None, 2)])
-def test_a_text_is_split_by_how_fast_the_runs_voices_read(root, pace, pieces):
-    """What fits the codes at their pace is said in one go; where that is not known, slow speech is reckoned with."""
+def test_a_text_is_split_by_the_speech_rate_of_the_run(root, pace, pieces):
+    """Splitting uses the run's tokens per code; where that is unknown, slow speech is assumed."""
     folder = make_run(root / f"pace-{pace}", stop=0.0)
     text = "hello there how are you my friend"
     shapes = [{"text_length": 60, "mel_frames": 244}]
@@ -212,14 +212,14 @@ def test_a_text_is_split_by_how_fast_the_runs_voices_read(root, pace, pieces):
     ("setting", "value"),
     [("temperature", 0.0), ("top_k", 0), ("top_p", 1.5), ("repetition_penalty", 0.5), ("speed", 9.0), ("seed", -1)],
 )
-def test_settings_have_a_range(codec, setting, value):
-    """What is outside is told, with the range."""
+def test_settings_out_of_range_are_refused(codec, setting, value):
+    """The error names the setting and its range."""
     with pytest.raises(SynthesisError, match=f"{setting} = .* is out of range; write a number from"):
         codec.say("hello", **{setting: value})
 
 
-def test_a_voice_is_kept_and_used_again(codec, decoder, root):
-    """It says the same; to another model it is refused."""
+def test_a_voice_is_saved_and_used_again(codec, decoder, root):
+    """It gives the same speech; another model refuses it."""
     voices.write_voice(root / "kept.safetensors", codec.voice)
     said = codec.say("hello there").said[0].codes.tolist()
     again = codec.speaker.say("hello there", root / "kept.safetensors").said[0].codes.tolist()
@@ -230,8 +230,8 @@ def test_a_voice_is_kept_and_used_again(codec, decoder, root):
     assert decoder.voice.speaker_embedding.shape == (SIZE.speaker.width,)
 
 
-def test_several_recordings_are_one_voice(decoder, root):
-    """The mean of what is heard in each; of cuts of the same length."""
+def test_several_recordings_are_averaged(decoder, root):
+    """A voice is the mean over recordings, of crops of the same length."""
     paths = [reference(root / f"{pitch}.wav", 0.6, pitch=pitch) for pitch in (100.0, 200.0)]
     one, other, both = decoder.speaker.voice(paths[0]), decoder.speaker.voice(paths[1]), decoder.speaker.voice(paths)
     assert np.allclose(
@@ -240,8 +240,8 @@ def test_several_recordings_are_one_voice(decoder, root):
     assert np.allclose(both.speaker_embedding, (one.speaker_embedding + other.speaker_embedding) / 2, atol=1e-5)
 
 
-def test_a_run_lends_the_voices_it_keeps(root):
-    """By name, or the first where none is named; without any, a sentence asks for one."""
+def test_a_run_provides_its_voices(root):
+    """A voice can be requested by name, and the first is the default; without any, the error asks for one."""
     folder = make_run(root / "lending")
     notes = []
     speaker = synthesizer.Synthesizer.load(folder, notes.append)
@@ -256,8 +256,8 @@ def test_a_run_lends_the_voices_it_keeps(root):
         speaker.voice("sara")
 
 
-def test_a_run_speaks_as_it_was_trained(codec):
-    """Without [STOP] after the text, which it was not trained with, and without a repetition penalty."""
+def test_a_runs_model_uses_the_settings_it_was_trained_with(codec):
+    """It has no [STOP] after the text and no repetition penalty."""
     model = codec.speaker.model
     assert not model.gpt.tokens.use_stop_token
     assert (model.repetition_penalty, model.temperature) == (1, 0.4)
@@ -265,8 +265,8 @@ def test_a_run_speaks_as_it_was_trained(codec):
 
 @pytest.mark.parametrize("is_published", [True, False], ids=["published", "own"])
 @pytest.mark.parametrize("recipe", [None, '[model]\nweights = "somewhere"'], ids=["alone", "tuned"])
-def test_a_model_says_whether_it_is_published(tmp_path, recipe, is_published):
-    """A run's model that stands alone, or was trained on from another run's, speaks as it was trained all the same."""
+def test_a_published_model_is_recognised(tmp_path, recipe, is_published):
+    """Weights of a run, exported or fine-tuned from another run's, keep the settings of a run."""
     tokenizer = CharacterTokenizer(["en"], "abc")
     write_model(tmp_path / "model", tokenizer, ("gpt", "codec"), is_published=is_published)
     tokenizer.save(tmp_path / ("model/vocab.json" if recipe is None else "tokenizer.json"))
@@ -277,8 +277,8 @@ def test_a_model_says_whether_it_is_published(tmp_path, recipe, is_published):
     assert (model.repetition_penalty, model.temperature) == ((10, 0.75) if is_published else (1, 0.4))
 
 
-def test_an_import_speaks(root):
-    """Published weights speak by their decoder and vocabulary, with the published penalty and the text's [STOP]."""
+def test_an_imported_model_synthesizes_speech(root):
+    """Published weights use their decoder and vocabulary, the published penalty and [STOP] after the text."""
     pytest.importorskip("tokenizers")
     from xtts.text.tokenizer import BPETokenizer
 
@@ -296,8 +296,8 @@ def test_an_import_speaks(root):
         synthesizer.Synthesizer.load(root / "import")
 
 
-def test_folders_without_a_model_that_speaks_are_sentences(root):
-    """No folder, a run that has not finished, a v1 without a perceiver, neither codec nor decoder."""
+def test_folders_without_a_usable_model_are_refused(root):
+    """A missing folder, an unfinished run, a model without codec or decoder, and a wrong vocabulary are refused."""
     with pytest.raises(WeightsError, match="there is no such folder"):
         synthesizer.Synthesizer.load(root / "nowhere")
     begun = make_run(root / "begun")
@@ -312,8 +312,8 @@ def test_folders_without_a_model_that_speaks_are_sentences(root):
         synthesizer.Synthesizer.load(mismatch)
 
 
-def test_a_v1_is_refused(root):
-    """It has no perceiver, and says what to name instead."""
+def test_xtts_v1_is_refused(root):
+    """XTTS v1 has no perceiver; the error says what to use instead."""
     folder = make_run(root / "v1")
     model, tensors = model_folder.read_model_folder(folder)
     size = attrs.evolve(model.size, gpt=attrs.evolve(model.size.gpt, perceiver_layers=0))
@@ -324,8 +324,8 @@ def test_a_v1_is_refused(root):
         synthesizer.Synthesizer.load(folder)
 
 
-def test_a_reference_is_cut_as_the_run_was_trained(root):
-    """`data.reference_seconds` of a run; six seconds of published weights."""
+def test_a_reference_is_cut_to_the_trained_length(root):
+    """The length is `data.reference_seconds` of a run, or six seconds for published weights."""
     assert load_model(make_run(root / "cut")).reference_samples == pytest.approx(0.6 * 22050, abs=256)
     longer = make_run(root / "longer", recipe=RECIPE.replace("0.6", "1.2"))
     assert load_model(longer).reference_samples == pytest.approx(1.2 * 22050, abs=256)

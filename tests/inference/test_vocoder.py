@@ -1,4 +1,4 @@
-"""Codes to sound: heard in pieces it is what is heard as a whole."""
+"""Vocoders: audio made in pieces equals audio made as a whole."""
 
 import numpy as np
 import pytest
@@ -14,8 +14,8 @@ from xtts.inference.vocoder import fade_edges, make_vocoder
 
 
 @pytest.mark.parametrize("speed", [1.0, 0.8, 1.7])
-def test_griffin_lim_goes_on_without_a_click(tmp_path, speed):
-    """As long as the whole, no jump at a seam is larger than the whole has, and its mel is as near."""
+def test_griffin_lim_in_pieces_has_no_clicks(tmp_path, speed):
+    """The joined wave has the same length, no larger jumps at its seams, and as accurate a mel."""
     model = Recorded(reference(tmp_path / "voice.wav", 3.0))
     whole, _ = heard(model, speed)
     joined, seams = heard(model, speed, 16, 20, 45)
@@ -27,8 +27,8 @@ def test_griffin_lim_goes_on_without_a_click(tmp_path, speed):
     assert np.abs(log_mel(joined, SPEC) - target).mean() < 0.5
 
 
-def test_griffin_lim_begins_with_what_is_known(tmp_path):
-    """The known samples stay, and the rest fits them better than a wave that was found without them."""
+def test_griffin_lim_continues_from_known_samples(tmp_path):
+    """Known samples are kept, and the rest continues them better than a wave made without them."""
     wave = wav.load_audio(reference(tmp_path / "voice.wav"), SPEC.sample_rate)
     mel, count = log_mel(wave, SPEC), 8192
     found = griffin_lim(mel, SPEC, known=wave[:count])
@@ -40,7 +40,7 @@ def test_griffin_lim_begins_with_what_is_known(tmp_path):
 
 @pytest.fixture(scope="module")
 def decoding(tmp_path_factory):
-    """A speaker with a waveform decoder, and its voice."""
+    """A synthesizer with a waveform decoder, and its voice."""
     root = tmp_path_factory.mktemp("decoding")
     speaker = synthesizer.Synthesizer.load(make_run(root / "run", ("gpt", "codec", "speaker", "decoder")))
     return speaker, speaker.voice(reference(root / "voice.wav"))
@@ -48,7 +48,7 @@ def decoding(tmp_path_factory):
 
 @pytest.mark.parametrize("speed", [1.0, 0.6])
 def test_the_waveform_decoder_gives_the_same_wave_in_pieces(decoding, speed):
-    """To a hundred thousandth of full scale, at any speed."""
+    """The waves agree within 1e-5 of full scale at any speed."""
     speaker, voice = decoding
     latents = np.random.default_rng(0).standard_normal((60, speaker.model.gpt.size.width)).astype(np.float32)
     codes = np.zeros(60, np.int32)
@@ -67,8 +67,8 @@ def test_the_waveform_decoder_gives_the_same_wave_in_pieces(decoding, speed):
     assert np.abs(joined - whole).max() < 1e-5
 
 
-def test_nothing_has_no_sound(decoding, tmp_path):
-    """A sentence without a code is empty, by either way."""
+def test_no_codes_give_no_samples(decoding, tmp_path):
+    """A sentence without codes is empty with either vocoder."""
     speaker, voice = decoding
     none = GeneratedCodes(np.zeros(0, np.int32), np.zeros((0, speaker.model.gpt.size.width), np.float32))
     assert len(make_vocoder(speaker.model, speaker.generator, voice, 1.0).add(none)) == 0
@@ -76,8 +76,8 @@ def test_nothing_has_no_sound(decoding, tmp_path):
     assert len(make_vocoder(model, model, None, 1.0).add(none)) == 0
 
 
-def test_a_sentence_rises_from_silence_and_falls_to_it():
-    """The first and the last samples are 0, those between as they were."""
+def test_a_sentence_is_faded_in_and_out():
+    """The first and last samples are 0, and those between are unchanged."""
     wave = np.ones(1000, np.float32)
     found = fade_edges(wave, 22050, is_first=True, is_last=True)
     assert found[0] == found[-1] == 0

@@ -1,4 +1,4 @@
-"""Voices: recordings that can be used, those that cannot, and files of voices."""
+"""Reference voices: usable and unusable recordings, and voice files."""
 
 import numpy as np
 import pytest
@@ -17,14 +17,14 @@ def silent(_line):
 
 
 def test_channels_are_mixed(tmp_path):
-    """A stereo recording is the same voice as a mono one, without a word."""
+    """A stereo recording gives the same voice as a mono one, without a note."""
     mono = voices.load_reference(reference(tmp_path / "mono.wav"), RATE, silent)
     stereo = voices.load_reference(reference(tmp_path / "stereo.wav", channels=2), RATE, silent)
     assert np.allclose(mono, stereo, atol=1e-4)
 
 
-def test_a_narrow_recording_is_resampled_and_told(tmp_path):
-    """8 kHz will do, and what it lacks is said."""
+def test_a_narrowband_recording_is_resampled_with_a_note(tmp_path):
+    """An 8 kHz recording is accepted, with a note about the missing bandwidth."""
     notes = []
     wave = voices.load_reference(reference(tmp_path / "phone.wav", rate=8000), RATE, notes.append)
     assert len(wave) == RATE
@@ -32,8 +32,8 @@ def test_a_narrow_recording_is_resampled_and_told(tmp_path):
     assert "4,000 Hz" in notes[0]
 
 
-def test_only_the_first_half_minute_is_heard(tmp_path):
-    """As the published model hears it."""
+def test_only_the_first_30_seconds_are_used(tmp_path):
+    """This is the limit of the published model."""
     assert (
         len(voices.load_reference(reference(tmp_path / "long.wav", seconds=40, rate=8000), 8000, silent)) == 30 * 8000
     )
@@ -51,8 +51,8 @@ def test_only_the_first_half_minute_is_heard(tmp_path):
     ],
     ids=["missing", "silent", "short", "no audio", "empty", "folder"],
 )
-def test_a_recording_without_a_voice_is_a_sentence(tmp_path, make, words):
-    """It names the file, and the clip is not to be left out: there is no other."""
+def test_a_recording_without_a_voice_is_refused(tmp_path, make, words):
+    """The error names the file and does not suggest leaving the clip out, as there is no other."""
     make(tmp_path / "x.wav")
     with pytest.raises(VoiceError, match=words) as error:
         voices.load_reference(tmp_path / "x.wav", RATE, silent)
@@ -61,16 +61,16 @@ def test_a_recording_without_a_voice_is_a_sentence(tmp_path, make, words):
 
 
 @pytest.mark.parametrize("length", [7, 10, 11, 25, 30])
-def test_cuts_hear_all_of_a_wave(length):
-    """Every sample is in a cut, and a short wave is repeated."""
+def test_crops_cover_the_whole_wave(length):
+    """Every sample is in a crop, and a short wave is repeated."""
     wave = np.arange(1, length + 1, dtype=np.float32)
     found = voices.split_reference(wave, 10)
     assert found.shape == (-(-length // 10), 10)
     assert set(found.ravel()) == set(wave)
 
 
-def test_a_voice_comes_back(tmp_path):
-    """Bit for bit, with its name and its model."""
+def test_a_saved_voice_is_loaded_unchanged(tmp_path):
+    """The arrays are equal bit for bit, with the voice's name and model."""
     random = np.random.default_rng(0)
     voice = Voice(random.random((32, 8)).astype(np.float32), random.random(4).astype(np.float32), "abc", "Sara")
     voices.write_voice(tmp_path / "sara.safetensors", voice)
@@ -80,8 +80,8 @@ def test_a_voice_comes_back(tmp_path):
     assert (found.model, found.name) == ("abc", "Sara")
 
 
-def test_a_file_that_is_no_voice_is_refused(tmp_path):
-    """Weights are not a voice, and a voice is not written under another ending or into nowhere."""
+def test_a_file_that_is_not_a_voice_is_refused(tmp_path):
+    """Weights are refused as a voice, and so is writing under another suffix or into a missing folder."""
     safetensors_file.write_safetensors(tmp_path / "weights.safetensors", {"style": np.zeros(3, np.float32)})
     with pytest.raises(VoiceError, match="this is not a voice file"):
         voices.read_voice(tmp_path / "weights.safetensors")

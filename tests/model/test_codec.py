@@ -1,4 +1,4 @@
-"""The codec: published numbers under published names, padding that is not heard, and a codebook that stays alive."""
+"""The codec: published values under published names, masked padding, and a codebook that stays in use."""
 
 import functools
 import subprocess
@@ -18,7 +18,7 @@ from xtts import compat
 from xtts.model.codec import NOT_WEIGHTS, Codebook, Codec, code_lengths
 from xtts.planning import sizes
 
-SIZE = sizes.CodecSize(hidden=32, code_width=16, codes=96)  # the golden one
+SIZE = sizes.CodecSize(hidden=32, code_width=16, codes=96)  # as in the golden files
 MELS = 80
 FRAMES = 48
 WAYS = {"eager": None, "graph": False, "xla": True}
@@ -55,12 +55,12 @@ def way(request):
 
 
 def learn(codec, found):
-    """The codebook's turn after a pass, on one device."""
+    """Update the codebook after a training pass, on one device."""
     codec.codebook.update(*codec.codebook.statistics(found.encoded, found.codes, found.inside))
 
 
 def error(found, expected):
-    """Relative to the largest value."""
+    """The largest difference, relative to the largest value."""
     expected = np.asarray(expected).astype(np.float64)
     return np.abs(np.asarray(found).astype(np.float64) - expected).max() / np.abs(expected).max()
 
@@ -69,27 +69,27 @@ def state(codebook):
     return [part.numpy() for part in (codebook.embed, codebook.embed_avg, codebook.cluster_size)]
 
 
-# What is published
+# Published values
 
 
-def test_its_weights_have_the_published_names_and_shapes(codec, published):
-    """Every published tensor is a weight of the same shape, but for those that are ignored by name."""
+def test_weights_have_the_published_names_and_shapes(codec, published):
+    """Every published tensor is a weight of the same shape, except for those ignored by name."""
     ours = {name: weight.published_shape for name, weight in codec.weights().items()}
     assert ours == {name: value.shape for name, value in published.items() if name not in NOT_WEIGHTS}
     assert set(NOT_WEIGHTS) <= set(published)
 
 
 @pytest.mark.parametrize("size", [SIZE, sizes.SIZES["tiny"].codec, sizes.SIZES["small"].codec])
-def test_it_is_as_large_as_the_table_of_sizes_says(size):
-    """Weights that gradients move, and the state they do not, number what was computed without building it."""
+def test_the_number_of_weights_matches_the_table_of_sizes(size):
+    """The trainable weights and the other state are as many as was computed without building the codec."""
     codec = Codec(size, MELS, np.random.default_rng(0))
     moved = sum(int(np.prod(variable.shape)) for variable in codec.trainable_variables)
     everything = sum(int(np.prod(variable.shape)) for variable in codec.variables)
     assert (moved, everything - moved) == (size.weights(MELS), size.state())
 
 
-def test_its_numbers_are_the_published_ones(codec, io, mel, way):
-    """The same codes of a mel, the same mel of codes, the same losses; and the same codebook after a training pass."""
+def test_values_match_the_published_codec(codec, io, mel, way):
+    """Codes, decoded mels, losses, and the codebook after a training pass are the published ones."""
 
     def step(mel, codes):
         found = codec.train_pass(mel)
@@ -109,7 +109,7 @@ def test_its_numbers_are_the_published_ones(codec, io, mel, way):
     assert error(codec.codebook.cluster_size, io["after_train_pass_cluster_size"]) < 1e-5
 
 
-# Other types
+# Other dtypes
 
 
 HALF = pytest.mark.parametrize(
@@ -132,8 +132,8 @@ def half(function, dtype, jit):
 
 @HALF
 @pytest.mark.parametrize("jit", [False, True], ids=["graph", "xla"])
-def test_half_precision_stays_near(dtype, bound, jit):
-    """Losses, float32, and mels computed with half the bits are near, and nearly all codes are the same."""
+def test_half_precision_is_close_to_float32(dtype, bound, jit):
+    """Losses are float32; losses and encodings are close, and nearly all codes are equal."""
     found, exact = half(lambda codec, mel: codec.train_pass(mel), dtype, jit)
     assert found.decoded.dtype == found.encoded.dtype == dtype
     assert found.reconstruction.dtype == found.commitment.dtype == tf.float32
@@ -144,8 +144,8 @@ def test_half_precision_stays_near(dtype, bound, jit):
 
 
 @HALF
-def test_half_precision_learns_and_decodes_the_same(dtype, bound):
-    """Gradients, float32 as the weights are, point where those of full precision do; mels of codes are near."""
+def test_half_precision_gradients_and_decoding_are_close_to_float32(dtype, bound):
+    """Gradients are float32, like the weights, and point in the same direction; decoded mels are close."""
 
     def step(codec, mel):
         with tf.GradientTape() as tape:
@@ -165,8 +165,8 @@ def test_half_precision_learns_and_decodes_the_same(dtype, bound):
 # Gradients
 
 
-def test_the_gradient_goes_straight_through_the_codes(codec, mel):
-    """Reconstruction reaches what was encoded as if it were its code; commitment pulls it there; codes get none."""
+def test_the_straight_through_estimator_passes_gradients_to_the_encoder(codec, mel):
+    """The reconstruction and commitment losses reach the encoder; the codebook gets no gradient."""
     with tf.GradientTape(persistent=True) as tape:
         found = codec.train_pass(mel)
     bias = codec.encoder[-1].bias
@@ -189,8 +189,10 @@ def test_the_gradient_goes_straight_through_the_codes(codec, mel):
 
 @settings(max_examples=8)
 @given(st.lists(st.integers(0, FRAMES), min_size=3, max_size=3), st.integers(0, 2**32 - 1))
-def test_padding_is_not_heard(lengths, seed):
-    """Each clip has the codes, the mel and the part in losses and codebook that it has alone, whatever lies behind."""
+def test_padding_is_ignored(lengths, seed):
+    """Each clip has the codes, the mel and the share of losses and codebook updates that it has alone, whatever its
+    padding.
+    """
     codec, mel = padded()
     noise = np.random.default_rng(seed).standard_normal(mel.shape).astype(np.float32) * 100
     noise[:, ::5] = np.nan
@@ -225,8 +227,8 @@ def padded():
     return codec, mel
 
 
-def test_full_lengths_are_no_lengths(codec, io, mel):
-    """With nothing padded, masks change no bit of what is computed, and the codebook becomes the published one."""
+def test_full_lengths_equal_no_lengths(codec, io, mel):
+    """Without padding the masks change no bit of the result, and the codebook becomes the published one."""
     lengths = tf.fill([len(mel)], FRAMES)
     masked = codec.train_pass(mel, lengths)
     for ours, theirs in zip(masked, codec.train_pass(mel)):
@@ -237,8 +239,8 @@ def test_full_lengths_are_no_lengths(codec, io, mel):
     assert error(codec.codebook.embed.numpy().T, io["after_train_pass_embed"]) < 1e-5
 
 
-def test_static_shapes_stay_static():
-    """A padded batch is one trace whatever its lengths; every result has a shape before it is run."""
+def test_shapes_stay_static():
+    """A padded batch is one trace whatever its lengths, and every result has a static shape."""
     codec, mel = padded()
 
     def step(mel, lengths):
@@ -257,8 +259,8 @@ def test_static_shapes_stay_static():
             np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)
 
 
-def test_a_blank_batch_teaches_nothing(codec, mel):
-    """Where all rows are blank, losses and gradients are zero and not NaN, and no vector can be drawn."""
+def test_a_blank_batch_trains_nothing(codec, mel):
+    """If all rows are blank, losses and gradients are zero and not NaN, and no vector can be drawn."""
     lengths = tf.zeros([len(mel)], tf.int32)
     with tf.GradientTape() as tape:
         found = codec.train_pass(mel, lengths)
@@ -272,11 +274,11 @@ def test_a_blank_batch_teaches_nothing(codec, mel):
         np.testing.assert_array_equal(old, new)
 
 
-# The codebook's life
+# Codebook updates
 
 
-def test_what_is_drawn_is_the_same_on_every_tensorflow(way):
-    """Places follow from seed and step alone: these are the numbers of the oldest release, however it computes."""
+def test_draws_are_the_same_on_every_tensorflow(way):
+    """The drawn positions depend on seed and step only, and are those of the oldest release in every execution mode."""
     codebook = Codebook(6, 1, np.random.default_rng(0))
     x = tf.range(40.0)[:, None]
     draw = way(lambda x, step: codebook.draw(x, 7, step)[0][:, 0])
@@ -286,8 +288,8 @@ def test_what_is_drawn_is_the_same_on_every_tensorflow(way):
 
 @given(st.integers(1, 30), st.integers(1, 20), st.integers(1, 4), st.integers(0, 2**31 - 1), st.data())
 @settings(max_examples=20)
-def test_replicas_draw_what_one_would(here, codes, replicas, step, data):
-    """Draws of all replicas add up to the draw from the whole batch: real vectors, none twice, none from padding."""
+def test_replicas_draw_what_one_device_would(here, codes, replicas, step, data):
+    """The draws of all replicas sum to the draw from the whole batch: real vectors, no duplicates, no padding."""
     total = here * replicas
     inside = np.array(data.draw(st.lists(st.booleans(), min_size=total, max_size=total)))
     x = np.arange(1.0, total + 1, dtype=np.float32)[:, None]
@@ -307,7 +309,7 @@ def test_replicas_draw_what_one_would(here, codes, replicas, step, data):
 
 
 def test_only_dead_codes_are_replaced(way):
-    """Codes below the threshold get the real vectors in order, as far as they go; the others stay to the bit."""
+    """Codes below the threshold get the drawn vectors in order, as far as they go; the others are bit-identical."""
     codebook = Codebook(6, 2, np.random.default_rng(0))
     codebook.cluster_size.assign([4.0, 0.01, 5.0, 0.0, 0.02, 3.0])
     vectors = np.array([[0, 0], [10, 11], [0, 0], [20, 21], [0, 0]], np.float32)
@@ -315,7 +317,7 @@ def test_only_dead_codes_are_replaced(way):
     revive = way(lambda vectors, real: codebook.revive(vectors, real))
     revive(tf.constant(vectors), tf.constant([0.0, 1.0, 0.0, 1.0, 0.0]))
     new_embed, new_average, new_size = state(codebook)
-    kept = [0, 2, 4, 5]  # 4 is dead, but there was no third vector
+    kept = [0, 2, 4, 5]  # 4 is dead, but there is no third vector
     for old, new in ((embed, new_embed), (average, new_average), (size, new_size)):
         np.testing.assert_array_equal(old[kept], new[kept])
     np.testing.assert_array_equal(new_embed[[1, 3]], [[10, 11], [20, 21]])
@@ -325,8 +327,8 @@ def test_only_dead_codes_are_replaced(way):
     np.testing.assert_array_equal(codebook.embed[4], [10, 11])
 
 
-def test_a_code_nobody_needs_dies_once_in_a_while():
-    """A revived code stays where it was put for as many steps as are promised, and is replaced after them."""
+def test_an_unused_code_is_revived_periodically():
+    """A revived code is kept for the promised number of steps and replaced after them."""
     codebook = Codebook(4, 1, np.random.default_rng(0))
     codebook.cluster_size.assign([8.0, 8.0, 8.0, 0.0])
     counts, sums = tf.constant([8.0, 8, 8, 0]), tf.constant([[8.0], [8], [8], [0]])
@@ -345,8 +347,8 @@ def test_a_code_nobody_needs_dies_once_in_a_while():
     assert [move - moves[0] for move in moves] == pytest.approx([0, 22, 44], abs=2)
 
 
-def test_a_codebook_begins_with_data():
-    """A fresh codebook becomes distinct encodings of a batch, by the seed; one that has counted is left alone."""
+def test_a_new_codebook_is_initialised_from_data():
+    """A new codebook becomes distinct encodings of a batch, by the seed; one with counts is left alone."""
     mel = made_up(8, 64, 1)
     lengths = tf.constant([64, 40, 0, 64, 64, 64, 64, 64])
 
@@ -372,7 +374,7 @@ def test_a_codebook_begins_with_data():
 
 
 def made_up(clips, frames, seed):
-    """Log mels of nothing: three formants that wander, over a floor. [clips, frames, n_mels]"""
+    """Artificial log mels: three wandering formants over a noise floor. [clips, frames, n_mels]"""
     random = np.random.default_rng(seed)
     at = np.arange(frames)[None, :, None, None] / frames
     speed, phase = random.uniform(1, 4, (clips, 1, 1, 3)), random.uniform(0, 7, (clips, 1, 1, 3))
@@ -382,7 +384,7 @@ def made_up(clips, frames, seed):
 
 
 class Adam:
-    """Just enough of it."""
+    """A minimal Adam optimizer."""
 
     def __init__(self, variables, rate):
         self.variables, self.rate = variables, rate
@@ -400,7 +402,7 @@ SMALL = sizes.CodecSize(hidden=32, code_width=16, codes=64, blocks=1)
 
 
 def train(codec, steps):
-    """The losses of each step, on made-up mels some of which are padded."""
+    """The losses of each step, on artificial mels of which some are padded."""
     adam = Adam(codec.trainable_variables, 2e-3)
 
     @compat.compiled
@@ -424,7 +426,7 @@ def used(codec):
 
 
 def test_training_lowers_the_loss_and_uses_many_codes():
-    """Some dozens of steps from scratch: mels of unseen clips come back better, and most of the codebook is in use."""
+    """After some dozens of steps unseen clips are reconstructed better, and most of the codebook is used."""
     codec = Codec(SMALL, MELS, np.random.default_rng(0))
     unseen = made_up(8, 64, 2)
     codec.init_codebook(made_up(8, 64, 0), seed=1)
@@ -436,8 +438,8 @@ def test_training_lowers_the_loss_and_uses_many_codes():
     assert used(codec) > 32
 
 
-def test_a_codebook_that_has_collapsed_comes_back_to_life():
-    """Where all codes but one lie out of reach, training brings them to where the data is."""
+def test_a_collapsed_codebook_recovers():
+    """When all codes but one are out of reach, training moves them to the data."""
     codec = Codec(SMALL, MELS, np.random.default_rng(0))
     far = np.full((SMALL.codes, SMALL.code_width), 1e3, np.float32)
     far[0] = 0
@@ -453,8 +455,8 @@ def test_a_codebook_that_has_collapsed_comes_back_to_life():
 # Replicas
 
 
-def test_two_replicas_train_the_codebook_that_one_would():
-    """Sums over mirrored replicas, padded differently, give one device's codebook: kept equal on both, dead revived."""
+def test_two_replicas_train_the_same_codebook_as_one_device():
+    """Sums over mirrored replicas, padded differently, give one device's codebook on both, with dead codes revived."""
     program = """
         import numpy as np
         import tensorflow as tf

@@ -1,4 +1,4 @@
-"""The waveform decoder: the published numbers, in every way to run it, for single clips and padded batches."""
+"""The waveform decoder: published values in every execution mode, for single clips and padded batches."""
 
 import numpy as np
 import pytest
@@ -27,7 +27,7 @@ def golden():
 
 
 def tiny(latent_width=5, speaker_width=3):
-    """Loud enough to hear a difference; its first weights would whisper."""
+    """A small decoder with weights scaled up, because its initial ones give almost silence."""
     random = np.random.default_rng(0)
     decoder = WaveformDecoder(TINY, latent_width, speaker_width, random)
     for weight in decoder.weights().values():
@@ -44,16 +44,16 @@ def apart(found, expected):
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_the_wave_is_the_published_one(golden, way):
-    """Within 1e-4 of the loudest sample, eagerly, compiled and by XLA."""
+def test_the_wave_matches_the_published_one(golden, way):
+    """The wave is within 1e-4 of the loudest sample, eagerly, as a graph and compiled by XLA."""
     wave = run(golden, way, tf.constant(IO["latents"]), tf.constant(IO["speaker"])).numpy()
     assert wave.shape == (1, golden.samples(14)) == (1, 15360)
     assert apart(wave, IO["waveform"][:, 0]) < 1e-4
 
 
 @pytest.mark.parametrize(("dtype", "bar"), [("float16", 1e-2), ("bfloat16", 5e-2)])
-def test_half_types_stay_near(golden, dtype, bar):
-    """Computed in sixteen bits the wave is float32 still, and near the published one."""
+def test_half_precision_is_close_to_the_published_wave(golden, dtype, bar):
+    """Computed in 16 bits, the wave is still float32 and close to the published one."""
     wave = golden(tf.cast(IO["latents"], dtype), tf.constant(IO["speaker"]))
     assert wave.dtype == tf.float32
     assert apart(wave.numpy(), IO["waveform"][:, 0]) < bar
@@ -62,8 +62,8 @@ def test_half_types_stay_near(golden, dtype, bar):
 @pytest.mark.parametrize(
     ("way", "dtype", "bar"), [("graph", "bfloat16", 1e-1), ("xla", "float16", 1e-2)], ids=["graph", "xla"]
 )
-def test_half_types_are_compiled(way, dtype, bar):
-    """Graphs and XLA compute in sixteen bits too, near what the same decoder gives in float32."""
+def test_half_precision_can_be_compiled(way, dtype, bar):
+    """Graphs and XLA also compute in 16 bits, close to the same decoder in float32."""
     decoder, random = tiny(), np.random.default_rng(2)
     latents, voices = random.standard_normal((2, 6, 5)), tf.constant(random.standard_normal((2, 3)), tf.float32)
     wave = run(decoder, way, tf.cast(latents, dtype), voices)
@@ -72,15 +72,15 @@ def test_half_types_are_compiled(way, dtype, bar):
 
 
 def test_weights_have_the_published_names_and_shapes(golden):
-    """Every weight of the checkpoint, folded, and no other; those that came in halves are said to."""
+    """The weights are those of the checkpoint with weight norm folded in, and the folded ones are listed."""
     published = {name[len(PREFIX) :]: value.shape for name, value in fold_weight_norm(TENSORS).items()}
     assert {name: weight.published_shape for name, weight in golden.weights().items()} == published
     assert sorted(PREFIX + name for name in golden.normalised()) == sorted(find_pairs(TENSORS))
 
 
 @pytest.mark.parametrize("size", [SIZES["tiny"], SIZES["small"]], ids=["tiny", "small"])
-def test_presets_have_as_many_weights_as_counted(size):
-    """A preset's decoder has the parameters that a plan counts; of those, one scale a row is folded away."""
+def test_presets_have_as_many_weights_as_planned(size):
+    """A preset's decoder has the number of parameters that a plan counts; weight norm's scale per row is folded in."""
     decoder = WaveformDecoder(size.decoder, size.gpt.width, size.speaker.width, np.random.default_rng(0))
     weights = decoder.weights()
     scales = sum(weights[name].published_shape[0] for name in decoder.normalised())
@@ -90,8 +90,8 @@ def test_presets_have_as_many_weights_as_counted(size):
 
 @settings(max_examples=30)
 @given(stride=st.integers(1, 5), half=st.integers(0, 4), frames=st.integers(1, 6))
-def test_transposed_convolutions_are_pytorchs(stride, half, frames):
-    """Each frame spreads its kernel from its place on, `half` samples are cut at both ends, and the bias is added."""
+def test_transposed_convolutions_match_pytorch(stride, half, frames):
+    """Each frame adds its kernel from its position on, `half` samples are cut at both ends, and the bias is added."""
     kernel = stride + 2 * half
     layer = ConvTranspose1d(3, 2, kernel, stride, np.random.default_rng(frames))
     layer.bias.assign([5.0, -5.0])
@@ -104,7 +104,7 @@ def test_transposed_convolutions_are_pytorchs(stride, half, frames):
 
 
 def test_a_kernel_that_does_not_fit_its_stride_is_refused():
-    """What would give another length than stride times frames cannot be built."""
+    """A layer whose output is not stride times frames long cannot be built."""
     for kernel in (3, 7):
         with pytest.raises(ValueError, match=f"a kernel of {kernel} cannot go on by 4"):
             ConvTranspose1d(3, 2, kernel, 4, np.random.default_rng(0))
@@ -112,8 +112,8 @@ def test_a_kernel_that_does_not_fit_its_stride_is_refused():
 
 @settings(max_examples=30)
 @given(frames=st.integers(1, 300), ratio=st.sampled_from([4.0, 24000 / 22050]))
-def test_latents_are_stretched_between_the_middles_of_frames(frames, ratio):
-    """Frame n stands at (n + 1/2) / ratio - 1/2 of the latents; outside the first and last the nearest holds."""
+def test_latents_are_interpolated_between_frame_centres(frames, ratio):
+    """Frame n is at (n + 1/2) / ratio - 1/2 of the latents; beyond the first and last the nearest is used."""
     x = np.random.default_rng(frames).standard_normal((1, frames, 2)).astype(np.float32)
     found = interpolate(tf.constant(x), ratio).numpy()
     places = (np.arange(int(np.floor(frames * ratio))) + 0.5) / ratio - 0.5
@@ -124,8 +124,8 @@ def test_latents_are_stretched_between_the_middles_of_frames(frames, ratio):
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_padding_is_not_heard(way):
-    """Every clip of a padded batch has the wave it has alone, then silence, whatever stands behind its latents."""
+def test_padding_is_ignored(way):
+    """Each clip of a padded batch has the wave it has alone, followed by silence, whatever its padding."""
     decoder, lengths = tiny(), [9, 8, 5, 1]
     random = np.random.default_rng(1)
     latents = random.standard_normal((4, 9, 5)).astype(np.float32)
@@ -143,7 +143,7 @@ def test_padding_is_not_heard(way):
 
 
 @pytest.mark.parametrize("latents", [1, 2, 147, 150])
-def test_the_length_of_a_wave_is_known_before(latents):
+def test_the_length_of_a_wave_is_known_in_advance(latents):
     """`samples` is the static length of the wave, also where 147 latents make a whole number of frames."""
     decoder = tiny()
     shapes = tf.TensorSpec([2, latents, 5]), tf.TensorSpec([2, 3])
@@ -153,8 +153,8 @@ def test_the_length_of_a_wave_is_known_before(latents):
 
 
 @pytest.mark.parametrize("way", ["eager", "xla"])
-def test_every_weight_is_moved_by_the_gradient(way):
-    """The decoder can be trained, on a CPU too: each weight, the latents and the voice have a gradient."""
+def test_every_weight_has_a_gradient(way):
+    """The decoder can be trained, also on a CPU: each weight, the latents and the speaker embedding have a gradient."""
     decoder = tiny()
     variables = list(decoder.trainable_variables)
     latents, voices = tf.random.stateless_normal([2, 4, 5], [0, 1]), tf.random.stateless_normal([2, 3], [2, 3])

@@ -1,4 +1,4 @@
-"""Speaking code by code: pieces of any size, latents on the way, sampling, other types, and one trace for each."""
+"""Generation: chunks of any size, collected latents, sampling, other dtypes, and one trace for each."""
 
 import attrs
 import numpy as np
@@ -27,14 +27,14 @@ def gpt():
 
 @pytest.fixture(scope="module")
 def said(gpt):
-    """Texts of three lengths, and a style for each."""
+    """Texts of three lengths, with conditioning latents for each."""
     io = load_file(str(GOLDEN / "gpt.io.safetensors"))
     style = gpt.conditioning_latents(tf.constant(np.ascontiguousarray(io["cond_mels"][:, 0].transpose(0, 2, 1))))
     return tf.constant(io["text"].astype(np.int32)), tf.constant(io["text_lengths"].astype(np.int32)), style
 
 
 def speaks_as_trained(gpt, said, reference):
-    """Whether codes and latents, as they are spoken, are what the training pass predicts of the same codes."""
+    """Whether generated codes and latents match what the training pass predicts for the same codes."""
     text, lengths, style = said
     spoken = generate(gpt, text, lengths, style, MOST)
     np.testing.assert_allclose(
@@ -44,8 +44,8 @@ def speaks_as_trained(gpt, said, reference):
     return np.allclose(logits.codes[:, :MOST], gpt.mel_head(spoken.latents), atol=1e-4)
 
 
-def test_weights_trained_here_speak_as_they_were_trained(gpt, said):
-    """The published model reads [STOP] when it speaks and not while it trains; another one never does."""
+def test_a_model_trained_here_generates_as_it_was_trained(gpt, said):
+    """The published model reads [STOP] in generation and not in training; a model trained here never does."""
     io = load_file(str(GOLDEN / "gpt.io.safetensors"))
     reference = tf.constant(np.ascontiguousarray(io["cond_mels"][:, 0].transpose(0, 2, 1)))
     own = Gpt(SIZE, attrs.evolve(TOKENS, use_stop_token=False), np.random.default_rng(0))
@@ -55,8 +55,8 @@ def test_weights_trained_here_speak_as_they_were_trained(gpt, said):
 
 
 @pytest.mark.parametrize("way", ["eager", "graph", "xla"])
-def test_pieces_give_the_codes_of_one_go(way, gpt, said):
-    """However many codes are asked for at a time, codes and latents are the same, and pieces of all sizes one trace."""
+def test_chunks_give_the_same_codes_as_one_call(way, gpt, said):
+    """With any number of codes per chunk, codes and latents are the same, and all chunk sizes share one trace."""
 
     def speak(text, lengths, style):
         return generate(gpt, text, lengths, style, MOST, 2.0)
@@ -84,8 +84,8 @@ def test_pieces_give_the_codes_of_one_go(way, gpt, said):
         assert [one.compilations for one in (speak, start, go_on)] == [1, 1, 1]
 
 
-def test_a_sentence_is_over_when_every_row_has_stopped(gpt, said):
-    """Not while a row speaks or nothing was said yet; but when all have stopped, and when there is no more room."""
+def test_generation_is_over_when_every_row_has_stopped(gpt, said):
+    """It is over when all rows have stopped or there is no room left, but not at the start or while a row continues."""
     stop = TOKENS.audio_stop
     progress = start_generation(gpt, *said, 3)
     over = [bool(progress.is_over(stop))]
@@ -104,8 +104,8 @@ def test_a_sentence_is_over_when_every_row_has_stopped(gpt, said):
     assert (int(progress.step), progress.result(stop).lengths.numpy().tolist()) == (3, [2, 0, 0])
 
 
-def test_latents_are_those_of_a_pass_over_the_whole(gpt, said):
-    """The states that codes were predicted from are collected on the way, equal to a second pass over all of them."""
+def test_latents_match_a_pass_over_the_whole_sequence(gpt, said):
+    """The hidden states collected during generation equal those of a second pass over all codes."""
     spoken = generate(gpt, *said, MOST, 2.0)
     latents = gpt.latents(*said[:2], spoken.codes, spoken.lengths, said[2])
     for row, length in enumerate(spoken.lengths.numpy()):
@@ -113,8 +113,8 @@ def test_latents_are_those_of_a_pass_over_the_whole(gpt, said):
 
 
 @pytest.mark.parametrize("by_xla", [False, True])
-def test_half_precision_speaks(by_xla, gpt, said):
-    """In bfloat16 the states are those of float32 over the same codes, to the precision of the type."""
+def test_generation_in_half_precision(by_xla, gpt, said):
+    """In bfloat16 the hidden states match float32's over the same codes, to the precision of the type."""
     text, lengths, style = said
 
     def speak(text, lengths, style):
@@ -128,7 +128,7 @@ def test_half_precision_speaks(by_xla, gpt, said):
         assert np.abs(found - wanted[row, :length]).max() < 0.05 * np.abs(wanted[row, :length]).max()
 
 
-def test_rows_are_as_alone(gpt, said):
+def test_rows_are_independent(gpt, said):
     """In a batch, each row draws the codes that it draws alone with its own seed."""
     settings = sampling(seeds=[7, 8, 9])
     together = generate(gpt, *said, MOST, 2.0, settings)
@@ -138,8 +138,8 @@ def test_rows_are_as_alone(gpt, said):
         np.testing.assert_array_equal(alone.codes[0], together.codes[row])
 
 
-def test_other_settings_are_no_other_trace(gpt, said):
-    """Seed, temperature, top-k, top-p and penalty are tensors: one trace speaks with any of them."""
+def test_other_settings_need_no_other_trace(gpt, said):
+    """Seed, temperature, top-k, top-p and penalty are tensors, so one trace serves all of them."""
 
     def speak(text, lengths, style, penalty, settings):
         return generate(gpt, text, lengths, style, MOST, penalty, settings)
@@ -155,8 +155,8 @@ def test_other_settings_are_no_other_trace(gpt, said):
     assert compiled.traces == 1
 
 
-def test_what_has_no_position_is_refused(gpt, said):
-    """A text or a number of codes that the model cannot hold is told in a sentence, before anything is read."""
+def test_lengths_beyond_the_model_are_refused(gpt, said):
+    """Too long a text and too many codes are refused before anything is computed."""
     text, lengths, style = said
     with pytest.raises(XttsError, match=r"a text of \d+ tokens, .* at most 22: split it"):
         start_generation(gpt, tf.tile(text, [1, 3]), lengths, style)

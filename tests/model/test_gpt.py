@@ -1,4 +1,4 @@
-"""The transformer: the published numbers, one layout against the other, and what holds for any batch."""
+"""The GPT: published values, agreement of both layouts, and properties for any batch."""
 
 import attrs
 import numpy as np
@@ -35,7 +35,7 @@ def gpt():
 
 @pytest.fixture(scope="module")
 def batch(golden):
-    """Text, codes and references of the golden batch; what lies past a recording's end is cut where nobody needs it."""
+    """Text, codes and references of the golden batch, without padding that no layout needs."""
     code_lengths = -(-golden["wav_lengths"] // 1024)
     arrays = golden["text"], golden["text_lengths"], golden["codes"][:, : code_lengths.max()], code_lengths
     mels = np.ascontiguousarray(golden["cond_mels"][:, 0].transpose(0, 2, 1))
@@ -71,31 +71,31 @@ def losses_and_gradients(gpt, function, batch, way="eager"):
 
 
 def test_weights_have_their_published_names(gpt):
-    """The names and shapes are those of the published checkpoint, no more and no less."""
+    """The names and shapes are exactly those of the published checkpoint."""
     published = load_file(str(GOLDEN / "gpt.weights.safetensors"))
     found = {name: weight.published_shape for name, weight in gpt.weights().items()}
     assert found == {name: array.shape for name, array in published.items()}
 
 
 def test_a_model_without_a_perceiver_is_refused():
-    """XTTS v1 has none, and is told so in a sentence before anything is made."""
+    """XTTS v1, which has none, is refused before anything is built."""
     with pytest.raises(XttsError, match=r"no perceiver, as XTTS v1 .* name an XTTS-v2"):
         Gpt(attrs.evolve(SIZE, perceiver_layers=0), TOKENS, np.random.default_rng(0))
 
 
-def test_weights_are_as_many_as_the_sizes_say(gpt):
-    """The arithmetic that a plan is made by counts what is really there."""
+def test_the_number_of_weights_matches_the_sizes(gpt):
+    """The number of weights equals the one computed for a plan."""
     assert sum(int(np.prod(weight.variable.shape)) for weight in gpt.weights().values()) == SIZE.weights(50, 98, 80)
 
 
-def test_published_layout_gives_the_published_logits(gpt, batch, golden):
-    """Every logit of the codes is the published one, past the ends of short rows too."""
+def test_the_published_layout_gives_the_published_logits(gpt, batch, golden):
+    """Every logit of the codes matches, including those past the ends of short rows."""
     _, logits = gpt.published_losses(*batch)
     assert apart(np.transpose(logits.codes, [0, 2, 1]), golden["mel_logits"]) < 1e-4
 
 
 @pytest.mark.parametrize(("layout", "way"), [("losses", "eager"), ("losses", "graph"), ("published_losses", "eager")])
-def test_losses_and_gradients_are_the_published_ones(layout, way, gpt, batch, golden):
+def test_losses_and_gradients_match_the_published_ones(layout, way, gpt, batch, golden):
     """Both layouts give the published losses and, for every weight, the published gradient."""
     losses, gradients = losses_and_gradients(gpt, getattr(gpt, layout), batch, way)
     assert apart(losses.text, golden["loss_text"]) < 1e-4
@@ -107,7 +107,7 @@ def test_losses_and_gradients_are_the_published_ones(layout, way, gpt, batch, go
 
 
 def test_xla_changes_nothing(batch):
-    """Compiled by XLA, losses and gradients are the same; with one block each, for the rest is the same again."""
+    """Compiled by XLA, losses and gradients are the same; one block of each is enough, as all are alike."""
     made = Gpt(
         attrs.evolve(SIZE, layers=1, conditioning_blocks=1, perceiver_layers=1), TOKENS, np.random.default_rng(0)
     )
@@ -119,8 +119,8 @@ def test_xla_changes_nothing(batch):
         np.testing.assert_allclose(gradient, wanted_gradients[name], rtol=1e-3, atol=1e-6 * largest, err_msg=name)
 
 
-def test_joint_logits_are_the_published_ones(gpt, batch, golden):
-    """With codes next to the text, each row has the published logits up to its last target."""
+def test_joint_logits_match_the_published_ones(gpt, batch, golden):
+    """In the joint layout each row has the published logits up to its last target."""
     _, logits = gpt.losses(*batch)
     for row, length in enumerate(batch[3].numpy() + 4):
         assert apart(np.transpose(logits.codes[row, :length]), golden["mel_logits"][row, :, :length]) < 1e-4
@@ -140,7 +140,7 @@ rows = st.lists(st.tuples(st.integers(1, 20), st.integers(1, 25)), min_size=2, m
 @given(rows, st.integers(0, 99))
 @settings(max_examples=6)
 def test_layouts_agree_on_any_lengths(gpt, rows, seed):
-    """Losses and gradients of both layouts are equal, in the shortest joint length that holds every row."""
+    """Losses and gradients of both layouts are equal, with the shortest joint length that holds every row."""
     batch = random_batch(np.random.default_rng(seed), *zip(*rows))
     joint = max(int(joint_length(text, 4 * codes)) for text, codes in rows)
     losses, gradients = losses_and_gradients(gpt, lambda *batch: gpt.losses(*batch, joint_length=joint), batch)
@@ -152,7 +152,7 @@ def test_layouts_agree_on_any_lengths(gpt, rows, seed):
 
 
 def test_padding_changes_nothing(gpt, batch):
-    """A larger shape, and whatever lies past the lengths, leave losses and gradients as they are."""
+    """A larger shape, and any values in the padding, leave losses and gradients unchanged."""
     text, text_lengths, codes, code_lengths, mels = batch
     wide = [tf.pad(text, [[0, 0], [0, 5]], constant_values=9), text_lengths]
     wide += [tf.pad(codes, [[0, 0], [0, 6]], constant_values=5), code_lengths, mels]
@@ -163,8 +163,8 @@ def test_padding_changes_nothing(gpt, batch):
 
 
 @pytest.mark.parametrize("layout", ["losses", "published_losses"])
-def test_blank_rows_count_for_nothing(layout, gpt, batch):
-    """Rows of length 0 leave losses and gradients as they are, and a batch of nothing else has the loss 0."""
+def test_blank_rows_are_ignored(layout, gpt, batch):
+    """Rows of length 0 leave losses and gradients unchanged, and a batch of only such rows has the loss 0."""
     function = getattr(gpt, layout)
     filled = [tf.concat([part, tf.zeros_like(part[:2])], axis=0) for part in batch]
     losses, gradients = losses_and_gradients(gpt, function, filled)
@@ -177,8 +177,8 @@ def test_blank_rows_count_for_nothing(layout, gpt, batch):
 
 
 @pytest.mark.parametrize("way", ["eager", "graph"])
-def test_latents_are_the_published_ones(way, gpt, batch, golden):
-    """Evaluation's latents are the published ones; training's begin with them and have four more."""
+def test_latents_match_the_published_ones(way, gpt, batch, golden):
+    """In evaluation mode the latents are the published ones; in training mode there are four more."""
     first = [part[:1] for part in batch[:4]]
     style = gpt.conditioning_latents(batch[4][:1])
     latents = run(gpt.latents, way)(*first, style)
@@ -189,7 +189,7 @@ def test_latents_are_the_published_ones(way, gpt, batch, golden):
     np.testing.assert_allclose(longer[:, :17], latents, atol=1e-4)
 
 
-def test_latents_of_a_row_are_its_own(gpt, batch):
+def test_latents_of_a_row_are_independent(gpt, batch):
     """In a batch of different lengths every row has the latents that it has alone."""
     together = gpt.latents(*batch[:4], gpt.conditioning_latents(batch[4]))
     for row in range(3):
@@ -200,8 +200,8 @@ def test_latents_of_a_row_are_its_own(gpt, batch):
 
 
 @pytest.mark.parametrize("way", ["graph", "xla"])
-def test_greedy_codes_are_the_published_ones(way, gpt, batch, golden):
-    """The best code after each, with and without a penalty on repetitions, until the stop or the last position."""
+def test_greedy_codes_match_the_published_ones(way, gpt, batch, golden):
+    """The codes match with and without a repetition penalty, up to the stop token or the last position."""
 
     def speak(text, text_lengths, style, penalty):
         return generate(gpt, text, text_lengths, style, repetition_penalty=penalty)
@@ -217,8 +217,8 @@ def test_greedy_codes_are_the_published_ones(way, gpt, batch, golden):
     assert compiled.traces == 1
 
 
-def test_code_1_counts_as_repeated_from_the_start(gpt, batch):
-    """The published model looks for repetitions in a sequence where 1 stands for the text: so does this one."""
+def test_code_1_is_penalised_from_the_start(gpt, batch):
+    """As in the published model, the penalty looks at a sequence where 1 stands for the text tokens."""
     gpt.mel_head.bias.assign_add(30.0 * np.eye(98, dtype=np.float32)[1])
     try:
         first = batch[0][:1], batch[1][:1], gpt.conditioning_latents(batch[4][:1])
@@ -227,11 +227,11 @@ def test_code_1_counts_as_repeated_from_the_start(gpt, batch):
     finally:
         gpt.mel_head.bias.assign_add(-30.0 * np.eye(98, dtype=np.float32)[1])
     assert free.tolist() == [[1, 1, 1, 1, 1, 1]]
-    assert penalised.tolist() == [[34, 7, 5, 36, 17, 85]]  # as coqui-tts 0.28 speaks with the same weights
+    assert penalised.tolist() == [[34, 7, 5, 36, 17, 85]]  # as coqui-tts 0.28 generates with the same weights
 
 
-def test_generation_agrees_with_the_whole_pass(gpt, batch):
-    """Each code, spoken with a cache and among longer texts, is the best one by a pass over the whole sequence."""
+def test_generation_agrees_with_the_full_pass(gpt, batch):
+    """Each code, generated with a cache and next to longer texts, is the best one by a pass over the whole sequence."""
     style = gpt.conditioning_latents(batch[4])
     spoken = generate(gpt, batch[0], batch[1], style, max_new_codes=12)
     latents = gpt.latents(*batch[:2], spoken.codes, tf.fill([3], 12), style)
@@ -240,8 +240,8 @@ def test_generation_agrees_with_the_whole_pass(gpt, batch):
         np.testing.assert_array_equal(spoken.codes[row, :length], best[row, :length])
 
 
-def test_half_precision_stays_near(gpt, batch):
-    """In bfloat16 and float16 the losses are those of float32, to the precision of the type, and gradients finite."""
+def test_half_precision_is_close_to_float32(gpt, batch):
+    """In bfloat16 and float16 the losses match float32's to the precision of the type, and gradients are finite."""
     wanted, _ = gpt.losses(*batch)
     for dtype, error in ((tf.bfloat16, 0.03), (tf.float16, 0.005)):
         losses, gradients = losses_and_gradients(gpt, gpt.losses, [*batch[:4], tf.cast(batch[4], dtype)])
@@ -251,7 +251,7 @@ def test_half_precision_stays_near(gpt, batch):
 
 
 def test_dropout_is_a_function_of_the_seed(gpt, batch):
-    """Dropout changes the losses, the same way for the same seed."""
+    """Dropout changes the losses, in the same way for the same seed."""
     seeds = [None, *(tf.constant([1, step]) for step in (3, 3, 4))]
     plain, once, again, other = (
         float(gpt.losses(*batch, dropout=0.0 if seed is None else 0.2, seed=seed)[0].total) for seed in seeds
@@ -261,8 +261,8 @@ def test_dropout_is_a_function_of_the_seed(gpt, batch):
 
 
 @pytest.mark.parametrize("way", ["graph", "xla"])
-def test_dropout_is_the_same_compiled(way):
-    """The masks of a step do not depend on how it is run."""
+def test_dropout_is_the_same_when_compiled(way):
+    """The masks of a step do not depend on the execution mode."""
 
     def dropped(seed):
         drop = Dropout(0.3, seed)
@@ -272,8 +272,8 @@ def test_dropout_is_the_same_compiled(way):
         np.testing.assert_array_equal(found, wanted)
 
 
-def test_attention_is_softmax_of_products():
-    """Attention in bands, its dropout and its gradients are those of the formula, whatever the length."""
+def test_attention_matches_its_formula():
+    """Banded attention, its dropout and its gradients match softmax attention for any length."""
     random = np.random.default_rng(0)
     for length, dropout in ((5, 0.0), (130, 0.0), (130, 0.3)):
         q, k, v = (tf.constant(random.standard_normal([2, 2, length, 8]), tf.float32) for _ in range(3))
@@ -305,8 +305,8 @@ def test_attention_is_softmax_of_products():
 
 
 @pytest.mark.parametrize(("inputs", "outputs"), [(8, 512), (512, 8), (512, 512), (8, 9)])
-def test_products_have_the_gradients_of_a_product(inputs, outputs):
-    """Whatever the widths are, also where a processor's cache wants rows to lie apart."""
+def test_dense_layers_have_the_gradients_of_a_matrix_product(inputs, outputs):
+    """This holds for any width, including those that are padded to avoid cache conflicts."""
     random = np.random.default_rng(0)
     x, weight, pull = (random.standard_normal(shape) for shape in ([2, 5, inputs], [inputs, outputs], [2, 5, outputs]))
     x, weight = tf.Variable(x, dtype=tf.float32), tf.Variable(weight, dtype=tf.float32)
@@ -320,7 +320,7 @@ def test_products_have_the_gradients_of_a_product(inputs, outputs):
 
 
 def test_dropout_keeps_the_mean():
-    """As many elements are dropped as the rate says, a different lot each time, and the mean stays."""
+    """The share of dropped elements is the rate, masks are independent, and the mean is kept."""
     drop = Dropout(0.25, tf.constant([5, 6]))
     first, second = (drop(tf.ones([101, 999])).numpy() for _ in range(2))
     assert abs((first == 0).mean() - 0.25) < 0.01
@@ -333,7 +333,7 @@ def test_dropout_keeps_the_mean():
 @given(st.lists(st.integers(-6, 6), min_size=1, max_size=3), st.integers(1, 6), st.integers(1, 9))
 @settings(max_examples=25)
 def test_shift_moves_rows_and_its_gradient_moves_them_back(by, count, length):
-    """A shift puts each row where it belongs, and its gradient is the transpose of it."""
+    """A shift moves each row by its own offset, and its gradient is the transpose."""
     x = np.random.default_rng(0).standard_normal([len(by), count, 2]).astype(np.float32)
     wanted = np.zeros([len(by), length, 2], np.float32)
     for row, places in enumerate(by):
@@ -350,8 +350,8 @@ def test_shift_moves_rows_and_its_gradient_moves_them_back(by, count, length):
     np.testing.assert_allclose(np.sum(tape.gradient(total, variable) * x), total, rtol=1e-3, atol=1e-4)
 
 
-def test_weights_start_as_in_gpt2():
-    """Weights have the deviation 0.02, what leads back into the stream less of it, the more layers there are."""
+def test_weights_are_initialised_as_in_gpt2():
+    """The standard deviation is 0.02, and smaller for residual projections the more layers there are."""
     made = Gpt(Size(layers=8, width=128, heads=2), Tokens(300, 98), np.random.default_rng(0)).weights()
     for name in ("text_embedding.weight", "mel_head.weight", "gpt.h.3.attn.c_attn.weight", "gpt.h.0.mlp.c_fc.weight"):
         assert abs(made[name].variable.numpy().std() - 0.02) < 0.001
@@ -360,8 +360,8 @@ def test_weights_start_as_in_gpt2():
     assert not made["gpt.h.0.attn.c_attn.bias"].variable.numpy().any()
 
 
-def test_positions_start_where_voices_read():
-    """Of all places in the text, a code's is most like that of the token which is read there; none is larger."""
+def test_code_positions_are_initialised_near_their_text_positions():
+    """A code's position embedding is most similar to that of the text token spoken there, with the same norm."""
     size = Size(layers=1, width=128, heads=2, text_positions=60, audio_positions=180)
     made = Gpt(size, Tokens(300, 98), np.random.default_rng(0), tokens_per_code=0.3).weights()
     text, codes = (made[f"{part}_pos_embedding.emb.weight"].variable.numpy() for part in ("text", "mel"))
@@ -373,7 +373,7 @@ def test_positions_start_where_voices_read():
 
 
 def test_a_step_is_traced_once(gpt, batch):
-    """Other lengths in the same shape, and blank rows, are no reason to trace again."""
+    """Other lengths in the same shape, and blank rows, cause no retrace."""
     step = compat.compiled(lambda *batch: gpt.losses(*batch, joint_length=70)[0].total, allowed=1, action="raise")
     text, text_lengths, codes, code_lengths, mels = batch
     for change in (0, 3, 5):

@@ -1,4 +1,4 @@
-"""The TensorFlow twin of the mels: the host's numbers for every clip of a padded batch, in one trace."""
+"""Mel spectrograms in TensorFlow: they match NumPy's for every clip of a padded batch, in one trace."""
 
 import inspect
 from typing import Any, List, Tuple
@@ -21,7 +21,7 @@ FILL = -99.0
 
 
 def clips() -> List[np.ndarray]:
-    """Loud and quiet, with the wide range of speech: two glides over a hiss that fades."""
+    """Loud and quiet clips with the dynamic range of speech: two glides over fading noise."""
     at = np.arange(SAMPLES) / 22050
     glide = 0.3 * np.sin(2 * np.pi * (200 + 400 * at) * at) + 0.01 * np.sin(2 * np.pi * (3000 - 900 * at) * at)
     hiss = np.random.default_rng(0).standard_normal(SAMPLES) * np.exp(-20 * at) * 0.1
@@ -29,7 +29,7 @@ def clips() -> List[np.ndarray]:
 
 
 def batch() -> np.ndarray:
-    """The clips side by side; what is behind a clip's end is loud, and must not be heard."""
+    """The padded clips; the padding is loud, and must be ignored."""
     waves = np.random.default_rng(1).standard_normal((len(LENGTHS), SAMPLES)).astype(np.float32)
     for row, clip in zip(waves, clips()):
         row[: len(clip)] = clip
@@ -42,7 +42,7 @@ def compiled(function: Any, jit: bool) -> Any:
 
 
 def exact_transforms() -> List[Tuple[twin.Transform, bool]]:
-    """Those that keep to 1e-3 on this machine's CPU, and whether by XLA."""
+    """The transforms accurate to 1e-3 on this machine's CPU, with and without XLA."""
     found = {(transform, by_xla) for by_xla in (False, True) for transform in ("matmul", chosen_for_cpu(by_xla))}
     return sorted(found)
 
@@ -62,10 +62,8 @@ def chosen_for_cpu(by_xla: bool) -> twin.Transform:
     ],
     ids=["codec", "conditioning", "speaker", "odd"],
 )
-def test_every_clip_of_a_batch_has_the_hosts_mel(
-    spec: MelSpec, floor: float, transform: twin.Transform, jit: bool
-) -> None:
-    """Within 1e-3 in the logarithm, mirrored at its own end, whatever stands behind it; in one trace."""
+def test_every_clip_of_a_batch_matches_numpy(spec: MelSpec, floor: float, transform: twin.Transform, jit: bool) -> None:
+    """Log mels agree within 1e-3, reflected at each clip's own end, whatever the padding, in one trace."""
     function = compiled(lambda waves, lengths: twin.mel(waves, lengths, spec, FILL, transform), jit)
     found = function(batch(), LENGTHS).numpy()
     assert found.shape == (len(LENGTHS), host.frame_count(SAMPLES, spec), spec.n_mels)
@@ -78,8 +76,8 @@ def test_every_clip_of_a_batch_has_the_hosts_mel(
     assert function.experimental_get_tracing_count() == 1
 
 
-def test_log_mels_are_the_hosts_too() -> None:
-    """Logarithm, floor and statistics are the host's, with the transform chosen here; the fill is not divided."""
+def test_log_mels_match_numpy() -> None:
+    """Logarithm, floor and mel norms match NumPy's with the default transform; the fill value is not divided."""
     stats = np.linspace(1, 3, CODEC.n_mels, dtype=np.float32)
     found = compiled(lambda waves, lengths: twin.log_mel(waves, lengths, CODEC, stats, FILL), False)(batch(), LENGTHS)
     for row, clip in zip(found.numpy(), clips()):
@@ -89,7 +87,7 @@ def test_log_mels_are_the_hosts_too() -> None:
 
 
 def test_shapes_are_static() -> None:
-    """The graph knows the shape of its mels before a wave is there."""
+    """The graph has the static shape of its mels."""
     function = compiled(lambda waves, lengths: twin.log_mel(waves, lengths, CODEC), False)
     assert function.get_concrete_function().output_shapes == [
         len(LENGTHS),
@@ -98,8 +96,8 @@ def test_shapes_are_static() -> None:
     ]
 
 
-def test_a_gpu_transforms_by_fft() -> None:
-    """On a GPU products may be rounded, so the FFT is taken; on a CPU whichever is exact there."""
+def test_a_gpu_uses_the_fft() -> None:
+    """A GPU may round matrix products, so the FFT is used; on a CPU either one that is accurate there."""
     assert twin.transform_for("/job:localhost/replica:0/task:0/device:GPU:1") == "fft"
     assert twin.transform_for("/GPU:0") == "fft"
     noise = np.random.default_rng(5).standard_normal((1, 4096)).astype(np.float32)

@@ -1,4 +1,4 @@
-"""Sampling: what is kept, how often each token comes, and that a seed means the same wherever it is used."""
+"""Sampling: top-k, top-p, the distribution of tokens, and seeds that mean the same in every execution mode."""
 
 import numpy as np
 import pytest
@@ -12,13 +12,13 @@ DRAWS = 4000
 
 
 def chances(scores, temperature, top_k, top_p):
-    """The chance of each token, by sorting, in float64: NumPy's own way, row by row."""
+    """The probability of each token, by sorting in float64 with NumPy, row by row."""
     found = np.zeros(scores.shape)
     for row, own in enumerate(np.asarray(scores, np.float64) / temperature):
         order = np.argsort(-own, kind="stable")[:top_k]
         parts = np.exp(own[order] - own[order[0]])
         parts /= parts.sum()
-        kept = np.cumsum(parts) - parts < top_p  # a token counts while those before it have less than the share
+        kept = np.cumsum(parts) - parts < top_p  # a token is kept while those before it have less than top_p
         found[row, order[kept]] = parts[kept] / parts[kept].sum()
     return found
 
@@ -35,8 +35,8 @@ def draw(scores, settings, steps):
 @pytest.mark.parametrize(
     ("temperature", "top_k", "top_p"), [(1.0, 40, 1.0), (0.75, 50, 0.85), (2.0, 5, 1.0), (0.5, 40, 0.6), (1.0, 1, 0.3)]
 )
-def test_tokens_come_as_often_as_their_chances(temperature, top_k, top_p):
-    """Over thousands of steps each token has its share by temperature, top-k and top-p, and no other token comes."""
+def test_tokens_follow_their_distribution(temperature, top_k, top_p):
+    """Over thousands of steps each token has its probability by temperature, top-k and top-p, and no other occurs."""
     scores = np.random.default_rng(0).standard_normal([2, 40]).astype(np.float32) * 2
     drawn = draw(scores, sampling(temperature, top_k, top_p, seeds=3, rows=2), DRAWS)
     wanted = chances(scores, temperature, top_k, top_p)
@@ -48,20 +48,20 @@ def test_tokens_come_as_often_as_their_chances(temperature, top_k, top_p):
 
 
 def test_every_kept_token_can_be_drawn():
-    """With all scores the same and no cut, all tokens come, the first and the last too; with a cut, all that tie."""
+    """With equal scores all tokens occur, including the first, the last and all ties at the top-k cut."""
     assert set(draw(np.zeros([1, 7], np.float32), sampling(1.0, 7, 1.0), 200).ravel()) == set(range(7))
     assert set(draw(np.zeros([1, 7], np.float32), sampling(1.0, 2, 1.0), 200).ravel()) == set(range(7))
     assert set(draw(np.float32([[5, 0, 0, 9, -1]]), sampling(1.0, 1, 1.0), 50).ravel()) == {3}
 
 
-def test_hopeless_scores_are_never_drawn():
-    """Scores of minus infinity, and any below those of the kept ones, do no harm."""
+def test_impossible_scores_are_never_drawn():
+    """Scores of minus infinity, and scores far below the others, are never drawn and do no harm."""
     scores = np.float32([[-np.inf, 1, -np.inf, 1, -1e9]])
     assert set(draw(scores, sampling(1.0, 5, 1.0), 200).ravel()) == {1, 3}
 
 
 def word(seed, step):
-    """The 32 bits of a seed at a step, in Python's whole numbers."""
+    """The 32 random bits of a seed at a step, in Python integers."""
 
     def mixed(bits):
         bits &= 0xFFFFFFFF
@@ -73,8 +73,8 @@ def word(seed, step):
 
 
 @pytest.mark.parametrize("way", ["eager", "graph", "xla"])
-def test_a_seed_is_the_same_everywhere(way):
-    """However it is run, a seed at a step draws the token that arithmetic in NumPy says it does."""
+def test_a_seed_means_the_same_everywhere(way):
+    """In every execution mode, a seed at a step draws the token computed with NumPy."""
     scores = np.random.default_rng(1).standard_normal([3, 1026]).astype(np.float32) * 3
     seeds, ends = [5, -6, 2**40 + 7], np.cumsum(chances(scores, 0.75, 50, 0.85), axis=1)
     settings = sampling(seeds=seeds)
@@ -84,8 +84,8 @@ def test_a_seed_is_the_same_everywhere(way):
         assert pick(settings, tf.constant(scores), tf.constant(step)).numpy().tolist() == wanted
 
 
-def test_rows_steps_and_seeds_are_drawn_apart():
-    """Neighbouring seeds and steps have nothing to do with each other."""
+def test_rows_steps_and_seeds_are_independent():
+    """The draws of neighbouring seeds and steps are uncorrelated."""
     drawn = draw(np.zeros([8, 2], np.float32), sampling(1.0, 2, 1.0, seeds=0, rows=8), 2000) * 2.0 - 1
     correlations = np.corrcoef(drawn.T) - np.eye(8)
     assert np.abs(correlations).max() < 0.12
@@ -102,7 +102,7 @@ def test_rows_steps_and_seeds_are_drawn_apart():
         ({"top_p": 1.5}, r"top_p = 1\.5: write a share above 0 and up to 1"),
     ],
 )
-def test_settings_without_a_meaning_are_refused(settings, message):
-    """Each is told in a sentence, with what to write instead."""
+def test_invalid_settings_are_refused(settings, message):
+    """Each is refused with a message that says what to write instead."""
     with pytest.raises(XttsError, match=message):
         sampling(**settings)

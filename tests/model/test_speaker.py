@@ -1,4 +1,4 @@
-"""The speaker encoder: the published vector, in every way to run it, for single clips and padded batches."""
+"""The speaker encoder: the published embedding in every execution mode, for single clips and padded batches."""
 
 import fnmatch
 
@@ -39,21 +39,21 @@ def apart(found, expected):
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_the_vector_is_the_published_one(encoder, way):
-    """Within 1e-4 of its largest number, eagerly, compiled and by XLA."""
+def test_the_embedding_matches_the_published_one(encoder, way):
+    """It is within 1e-4 of its largest value, eagerly, as a graph and compiled by XLA."""
     assert apart(run(encoder, way, WAVE).numpy(), IO["speaker"]) < 1e-4
 
 
 @pytest.mark.parametrize(("dtype", "bar"), [("float16", 5e-3), ("bfloat16", 2e-2)])
-def test_half_types_stay_near(encoder, dtype, bar):
-    """Computed in sixteen bits the vector is float32 still, and near the published one."""
+def test_half_precision_is_close_to_the_published_embedding(encoder, dtype, bar):
+    """Computed in 16 bits, the embedding is still float32 and close to the published one."""
     vectors = run(encoder, "eager", WAVE, dtype=dtype)
     assert vectors.dtype == tf.float32
     assert apart(vectors.numpy(), IO["speaker"]) < bar
 
 
-def test_xla_hears_a_padded_batch_in_half_types():
-    """Compiled by XLA, in bfloat16 and with lengths, a small encoder stays near what it is eagerly in float32."""
+def test_xla_encodes_a_padded_batch_in_half_precision():
+    """Compiled by XLA, in bfloat16 and with lengths, a small encoder is close to its eager float32 result."""
     module = SpeakerEncoder(SpeakerSize((1, 1), (8, 16), 16), np.random.default_rng(0))
     waves, lengths = np.stack([WAVE[0, :3000], WAVE[0, 3000:6000]]), [3000, 1234]
     found = run(module, "xla", waves, lengths, "bfloat16").numpy()
@@ -61,8 +61,8 @@ def test_xla_hears_a_padded_batch_in_half_types():
 
 
 @pytest.mark.parametrize("way", ["eager", "graph"])
-def test_padding_is_not_heard(encoder, way):
-    """Every clip of a padded batch has the vector it has alone, whatever stands behind its end."""
+def test_padding_is_ignored(encoder, way):
+    """Each clip of a padded batch has the embedding it has alone, whatever its padding."""
     waves = np.full((len(LENGTHS), max(LENGTHS)), np.nan, np.float32)
     for row, length in zip(waves, LENGTHS):
         row[:length] = WAVE[0, -length:]
@@ -71,8 +71,8 @@ def test_padding_is_not_heard(encoder, way):
         assert apart(vector, encoder(tf.constant(WAVE[:, -length:])).numpy()[0]) < 1e-4
 
 
-def test_voices_are_of_length_one_and_apart(encoder):
-    """Vectors have length 1; the clip and noise of its loudness do not share one."""
+def test_embeddings_have_length_one_and_differ(encoder):
+    """Embeddings have length 1, and that of the clip differs from that of noise at the same level."""
     noise = np.random.default_rng(3).standard_normal(WAVE.shape).astype(np.float32) * WAVE.std()
     vectors = encoder(tf.constant(np.concatenate([WAVE, noise]))).numpy()
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-5)
@@ -80,7 +80,7 @@ def test_voices_are_of_length_one_and_apart(encoder):
 
 
 def test_weights_have_the_published_names_and_shapes(encoder):
-    """Every tensor of the checkpoint is a weight or an ignored name, and every weight is in the checkpoint."""
+    """Every tensor of the checkpoint is a weight or ignored by name, and every weight is in the checkpoint."""
     ignored = {name for name in TENSORS if any(fnmatch.fnmatch(name, pattern) for pattern in NOT_WEIGHTS)}
     published = {name: value.shape for name, value in TENSORS.items() if name not in ignored}
     assert {name: weight.published_shape for name, weight in encoder.weights().items()} == published
@@ -88,7 +88,7 @@ def test_weights_have_the_published_names_and_shapes(encoder):
 
 
 def test_ignored_tensors_can_be_written_again(encoder):
-    """What stood under the ignored names is known without the checkpoint: the public implementation asks for it."""
+    """The ignored tensors are computed without the checkpoint, because the public implementation requires them."""
     for name, value in encoder.buffers().items():
         assert value.shape == TENSORS[name].shape
         assert value.dtype == TENSORS[name].dtype
@@ -97,8 +97,8 @@ def test_ignored_tensors_can_be_written_again(encoder):
 
 
 @pytest.mark.parametrize("size", ["tiny", "small", "v2"])
-def test_presets_have_as_many_weights_as_counted(size):
-    """A preset's encoder has the weights and the running statistics that a plan counts, and gives a vector."""
+def test_presets_have_as_many_weights_as_planned(size):
+    """A preset's encoder has the weights and running statistics that a plan counts, and gives an embedding."""
     speaker = SIZES[size].speaker
     module = SpeakerEncoder(speaker, np.random.default_rng(0))
     trainable = sum(int(np.prod(variable.shape)) for variable in module.trainable_variables)
@@ -111,7 +111,7 @@ def test_presets_have_as_many_weights_as_counted(size):
 
 
 def test_shapes_are_static_and_one_trace_serves_all_lengths(encoder):
-    """The graph knows the vectors' shape before a wave is there; other lengths make no other trace."""
+    """The graph has the static shape of the embeddings; other lengths cause no other trace."""
     shapes = [tf.TensorSpec([2, 4000]), tf.TensorSpec([2], tf.int32)]
     function = compat.compiled(encoder.__call__, input_signature=shapes, allowed=1, action="raise")
     assert function.get_concrete_function().output_shapes == [2, 512]

@@ -1,4 +1,4 @@
-"""doctor in an environment that really is broken: tox installs TensorFlow with a neighbour it cannot live with."""
+"""xtts doctor in a broken environment: tox installs TensorFlow with a package that conflicts with it."""
 
 import json
 import os
@@ -18,8 +18,8 @@ def install(requirement):
     subprocess.run(["uv", "pip", "install", "--python", sys.executable, requirement], check=True, env=free)
 
 
-def test_the_neighbour_is_named_and_the_command_mends_it(xtts):
-    """TensorFlow cannot be imported; doctor names the package and a command; after the command it can."""
+def test_the_conflicting_package_is_named_and_the_command_fixes_it(xtts):
+    """TensorFlow cannot be imported; doctor names the package and a command that repairs the environment."""
     broken = xtts("doctor", "--json")
     findings = json.loads(broken.stdout)
     assert broken.returncode == 1
@@ -31,4 +31,4 @@ def test_the_neighbour_is_named_and_the_command_mends_it(xtts):
         mended = xtts("doctor", "--json")
         assert mended.returncode == 0, mended.stdout
     finally:
-        install(BROKEN)  # the environment is kept, and must be as broken next time
+        install(BROKEN)  # the environment is reused, and must be as broken next time

@@ -1,4 +1,4 @@
-"""Readers and buffers that fit the machine, and a buffer that follows the run within its bounds."""
+"""Readers and buffers sized for the machine, and a buffer that adapts during the run within its bounds."""
 
 import types
 
@@ -17,8 +17,8 @@ from xtts.pipeline.buffer import (
 from xtts.planning.memory import LARGEST_BUFFER, SMALLEST_BUFFER
 
 
-def test_readers_and_buffers_are_those_asked_for_or_fit_the_machine(monkeypatch):
-    """Numbers are taken as they are; "auto" looks at cores, readers and free memory."""
+def test_readers_and_buffers_are_as_requested_or_fit_the_machine(monkeypatch):
+    """Numbers are used as given; "auto" depends on cores, readers and free memory."""
     assert reader_count(3) == 3
     assert 1 <= reader_count("auto") <= MAX_READERS
     assert buffer_batches(50, 1, 10**12) == 50
@@ -33,8 +33,8 @@ def test_readers_and_buffers_are_those_asked_for_or_fit_the_machine(monkeypatch)
     assert BufferPolicy.of("auto", 2, 10**9) == BufferPolicy(16, SMALLEST_BUFFER, MAX_GROWN)
 
 
-def test_free_memory_is_told_or_unknown(monkeypatch):
-    """What psutil reports; where the system does not tell, memory is not short."""
+def test_free_memory_is_reported_or_unknown(monkeypatch):
+    """The value is psutil's; where it is not available, memory is not considered short."""
     free = free_bytes()
     assert free is None or 2**20 < free < 2**50
     for available, is_short in ((4, True), (6, False)):
@@ -52,11 +52,11 @@ def never():
     return False
 
 
-def test_a_buffer_grows_when_a_full_one_ran_dry():
-    """By half, up to its bound, and each time only after it was full again."""
+def test_a_buffer_grows_when_it_ran_empty_after_being_full():
+    """It grows by half up to its bound, and each time only after it was full again."""
     policy = BufferPolicy(10, 4, 18)
-    assert policy.after(1.0, False, never) is None  # it never was full: data are made too slowly
-    assert policy.after(0.0, True, never) is None  # nobody waited
+    assert policy.after(1.0, False, never) is None  # it never was full: data are produced too slowly
+    assert policy.after(0.0, True, never) is None  # nothing waited
     said = policy.after(0.25, False, never)
     assert said == "the buffer grows from 10 to 15 batches: the model waited 0.25 s although the buffer had been full"
     assert policy.after(0.25, False, never) is None
@@ -66,7 +66,7 @@ def test_a_buffer_grows_when_a_full_one_ran_dry():
 
 
 def test_a_buffer_shrinks_when_memory_is_short_and_does_not_grow_back():
-    """By half, down to the smallest; the machine is looked at every few steps."""
+    """It shrinks by half down to the minimum; memory is checked every few steps."""
     policy, looked = BufferPolicy(18, 4, 200), []
 
     def short():
@@ -84,8 +84,8 @@ def test_a_buffer_shrinks_when_memory_is_short_and_does_not_grow_back():
 
 
 @pytest.mark.parametrize("size", [1, 50])
-def test_a_size_that_was_asked_for_stays(size):
-    """Whatever happens."""
+def test_a_fixed_buffer_size_is_kept(size):
+    """A size given as a number never changes."""
     policy = BufferPolicy.of(size, 2, 10**6)
     for step in range(3 * MEMORY_CHECK_STEPS):
         assert policy.after(1.0, step % 2 == 0, lambda: True) is None

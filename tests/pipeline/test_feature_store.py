@@ -1,4 +1,4 @@
-"""The feature store computes features once; what is missing, damaged or outdated is computed again."""
+"""The feature store computes features once; missing, damaged or outdated ones are computed again."""
 
 import os
 import signal
@@ -32,7 +32,7 @@ def utterances(tmp_path):
 
 
 class Maker:
-    """Makes rows from an utterance's position; notes what it was asked for."""
+    """Computes rows from an utterance's position and records the requests."""
 
     def __init__(self, bad=(), stop=None, factor=1):
         self.asked, self.bad, self.stop, self.factor = [], dict(bad), stop, factor
@@ -60,8 +60,8 @@ def filled(folder, utterances, maker=None, **how):
     return store, maker
 
 
-def test_filled_once_and_read_by_all(tmp_path, utterances):
-    """Every utterance has its own rows; a second store of the same makes nothing and has the same."""
+def test_a_store_is_filled_once_and_shared(tmp_path, utterances):
+    """Every utterance has its own rows; a second store with the same contents computes nothing."""
     store, maker = filled(tmp_path / "mel", utterances)
     assert maker.asked == list(range(COUNT))
     again, second = filled(tmp_path / "mel", utterances)
@@ -72,14 +72,14 @@ def test_filled_once_and_read_by_all(tmp_path, utterances):
     assert not again.unusable
 
 
-def test_rows_are_not_there_before_they_are_filled(tmp_path, utterances):
-    """A store that nobody filled says so."""
+def test_a_store_must_be_filled_before_it_is_read(tmp_path, utterances):
+    """Reading an unfilled chunk raises an error."""
     with pytest.raises(KeyError, match="chunk 1 has not been filled"):
         opened(tmp_path, utterances)[4]
 
 
-def test_what_was_interrupted_goes_on_where_it_was(tmp_path, utterances):
-    """Chunks that are whole are not made again."""
+def test_an_interrupted_fill_resumes(tmp_path, utterances):
+    """Complete chunks are not computed again."""
     with pytest.raises(KeyboardInterrupt):
         opened(tmp_path / "mel", utterances).fill(Maker(stop=4), lambda done, total: None)
     store, maker = filled(tmp_path / "mel", utterances)
@@ -110,8 +110,8 @@ opened(__import__("pathlib").Path(sys.argv[1], "mel"), utterances).fill(Killed()
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGKILL")
-def test_a_kill_while_a_chunk_is_written_costs_that_chunk(tmp_path, utterances):
-    """What was half written has no name yet; all before it stays."""
+def test_a_kill_while_writing_costs_one_chunk(tmp_path, utterances):
+    """A partly written chunk has no final name yet; all earlier chunks are kept."""
     here = Path(__file__).parent
     environment = {**os.environ, "PYTHONPATH": str(here.parents[1])}
     command = [sys.executable, "-c", KILLED.format(here=str(here), support=str(here.parent / "support")), str(tmp_path)]
@@ -123,8 +123,8 @@ def test_a_kill_while_a_chunk_is_written_costs_that_chunk(tmp_path, utterances):
 
 
 @pytest.mark.parametrize("damage", ["cut", "header", "emptied", "record", "no record"])
-def test_a_damaged_chunk_is_made_again(tmp_path, utterances, damage):
-    """Whatever is wrong with it, it is as good as none; the others are not touched."""
+def test_a_damaged_chunk_is_computed_again(tmp_path, utterances, damage):
+    """Any damage makes a chunk invalid; the others are kept."""
     filled(tmp_path / "mel", utterances)
     chunk = opened(tmp_path / "mel", utterances)._paths[1]
     content = chunk.read_bytes()
@@ -143,8 +143,8 @@ def test_a_damaged_chunk_is_made_again(tmp_path, utterances, damage):
     np.testing.assert_array_equal(store[4], maker.rows(4))
 
 
-def test_other_facts_are_other_files(tmp_path, utterances):
-    """Another recording, spec, codec, length or type is made anew, and what was stays for whoever wants it."""
+def test_changed_inputs_use_other_files(tmp_path, utterances):
+    """Another recording, mel spec, codec, length or dtype is computed again, and the old files are kept."""
     folder = tmp_path / "mel"
     filled(folder, utterances)
     _, maker = filled(folder, utterances, about="mel, another spec")
@@ -165,16 +165,16 @@ def test_other_facts_are_other_files(tmp_path, utterances):
     assert maker.asked == []
 
 
-def test_two_kinds_do_not_meet(tmp_path, utterances):
-    """Stores of different types in one folder have files of their own."""
+def test_stores_of_different_dtypes_are_separate(tmp_path, utterances):
+    """Stores of different types in one folder have their own files."""
     filled(tmp_path, utterances)
     store, maker = filled(tmp_path, utterances, dtype=np.int16)
     assert maker.asked == list(range(COUNT))
     assert store[0].dtype == np.int16
 
 
-def test_the_unusable_are_remembered_with_their_reason(tmp_path, utterances):
-    """They have rows of zeros, are not tried again, and whoever asks is told why."""
+def test_unusable_utterances_are_remembered_with_their_reason(tmp_path, utterances):
+    """Their rows are zero, they are not tried again, and the reason is available."""
     bad = {1: "it is silent", 6: "شکسته"}
     store, _ = filled(tmp_path / "mel", utterances, Maker(bad))
     again, maker = filled(tmp_path / "mel", utterances)
@@ -184,8 +184,8 @@ def test_the_unusable_are_remembered_with_their_reason(tmp_path, utterances):
     np.testing.assert_array_equal(again[2], maker.rows(2))
 
 
-def test_a_missing_recording_is_no_obstacle(tmp_path, utterances):
-    """A file that is gone has no size to be named by; when it is back its chunk is made again."""
+def test_a_missing_recording_is_unusable_until_it_is_back(tmp_path, utterances):
+    """A missing file has no size for its key; when it is back its chunk is computed again."""
     path = Path(utterances[0].path)
     content = path.read_bytes()
     path.unlink()
@@ -213,8 +213,8 @@ except StoreError as error:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no limit of a file's size")
-def test_a_full_disk_is_a_sentence(tmp_path):
-    """It names the folder and what to do, and leaves nothing half written behind."""
+def test_a_full_disk_is_reported(tmp_path):
+    """The error names the folder and the remedy, and no partial file is left."""
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     command = [sys.executable, "-c", FULL, str(tmp_path / "mel")]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
@@ -224,8 +224,8 @@ def test_a_full_disk_is_a_sentence(tmp_path):
     assert list((tmp_path / "mel").iterdir()) == []
 
 
-def test_a_folder_that_cannot_be_made_is_a_sentence(tmp_path, utterances):
-    """A file stands where the folder should be."""
+def test_a_folder_that_cannot_be_created_is_reported(tmp_path, utterances):
+    """A file in place of the folder is an error that names it."""
     (tmp_path / "mel").write_text("")
     with pytest.raises(StoreError, match="features cannot be written there"):
         opened(tmp_path / "mel", utterances).fill(Maker(), lambda done, total: None)

@@ -1,4 +1,4 @@
-"""The flags of a recipe are shorter spellings of --set."""
+"""Flags for recipe settings are shorthands for --set."""
 
 import pytest
 
@@ -8,12 +8,12 @@ from xtts.recipe import loading
 
 
 def settings(*typed):
-    """What `xtts run` would override."""
+    """The settings that `xtts run` would override."""
     return main.make_parser("run").parse_args(["run", "r.toml", *typed]).settings
 
 
-def test_every_flag_sets_the_setting_it_is_short_for():
-    """Each name people know is a field of the recipe, and its flag is a shorter --set."""
+def test_every_flag_sets_its_setting():
+    """Each familiar name is a field of the recipe, and its flag is a shorthand for --set."""
     known = {
         f"{section}.{name}"
         for section, values in loading.json_schema()["properties"].items()
@@ -27,15 +27,15 @@ def test_every_flag_sets_the_setting_it_is_short_for():
     assert {one.text for one in found if one.flag in flags.SWITCHES} == {"true"}
 
 
-def test_settings_keep_the_order_in_which_they_were_typed():
-    """--set and its shorter spellings are one list, of which the last one of a key wins."""
+def test_settings_keep_the_order_on_the_command_line():
+    """--set and its shorthands form one list, in which the last value of a key wins."""
     found = settings("--batch-size", "2", "--set", "train.batch_size = 3", "--batch-size", "4")
     assert [(one.key, one.text) for one in found] == [("train.batch_size", text) for text in "234"]
     assert settings() == []
 
 
-def test_a_setting_without_a_value_is_a_mistake(capsys):
-    """argparse's status 2, and how to write it."""
+def test_a_setting_without_a_value_is_a_usage_error(capsys):
+    """The command ends with argparse's status 2 and shows how to write a setting."""
     with pytest.raises(SystemExit) as ended:
         settings("--set", "train.steps")
     assert ended.value.code == 2

@@ -1,4 +1,4 @@
-"""tune: what is faster beyond the noise is taken and said; a trial that dies ends itself and nothing else."""
+"""xtts tune: settings that are faster by more than the noise are chosen and explained; failed trials are contained."""
 
 import json
 import os
@@ -18,7 +18,7 @@ from xtts.commands.tune.tune import check_out, tune, write_tuned
 from xtts.progress import ProgressBar
 from xtts.recipe import loading
 
-# As small_run.py, but for a batch that the kernel would not give memory to: it ends as the kernel ends it.
+# Like small_run.py, except that a large batch ends the process as the kernel's out-of-memory killer does.
 KILLED = f"""
 import os, re, signal, sys
 rows = re.findall("--set=train.batch_size=([0-9]+)", " ".join(sys.argv))
@@ -32,8 +32,8 @@ sys.exit(cli.main(sys.argv[1:]))
 """
 
 
-def test_a_trial_that_is_killed_ends_itself_and_not_the_tuning(runs, tmp_path):
-    """Three rows a batch, six, and one: six are killed, which is told, and the others are measured by real steps."""
+def test_a_trial_killed_for_memory_does_not_end_tuning(runs, tmp_path):
+    """With six rows a batch the trial is killed and reported; the others are measured by real steps."""
     program = tmp_path / "program.py"
     program.write_text(KILLED, encoding="utf-8")
     recipe = Path(runs.root) / "recipe.toml"
@@ -56,7 +56,7 @@ def test_a_trial_that_is_killed_ends_itself_and_not_the_tuning(runs, tmp_path):
         assert row.result.failure is None
         assert row.result.frames_per_second > 0
         assert 0 <= row.result.wait <= 1
-        assert row.result.traces == 3  # two shapes, and what moves the weights after two batches
+        assert row.result.traces == 3  # two shapes, and the weight average after two batches
         assert row.result.memory_mb > 100
     assert any("ended by signal 9" in line for line in said)
     assert sorted(path.name for path in (runs.root / "runs").iterdir()) == before  # trials leave no folders
@@ -66,8 +66,8 @@ def test_a_trial_that_is_killed_ends_itself_and_not_the_tuning(runs, tmp_path):
 
 
 @pytest.mark.parametrize("way", ["late", "interrupted"])
-def test_a_trial_that_is_left_is_ended_and_its_folder_removed(tmp_path, way, monkeypatch):
-    """Whether it takes too long or somebody presses Ctrl-C."""
+def test_an_aborted_trial_is_killed_and_its_folder_removed(tmp_path, way, monkeypatch):
+    """This holds for a trial that exceeds its time and for Ctrl-C."""
     program = tmp_path / "program.py"
     program.write_text(
         "import os, time\nopen('draft', 'w').write(str(os.getpid()))\nos.rename('draft', 'pid')\n"
@@ -79,7 +79,7 @@ def test_a_trial_that_is_left_is_ended_and_its_folder_removed(tmp_path, way, mon
         if way == "interrupted" and (tmp_path / "pid").exists():
             raise KeyboardInterrupt
 
-    def clock():  # it is late as soon as the program is under way, however long that takes
+    def clock():  # late as soon as the program runs, however long it takes to start
         return 1000.0 if way == "late" and (tmp_path / "pid").exists() else 0.0
 
     monkeypatch.setattr("xtts.commands.tune.trial.time", types.SimpleNamespace(monotonic=clock, sleep=time.sleep))
@@ -103,11 +103,11 @@ def test_a_trial_that_is_left_is_ended_and_its_folder_removed(tmp_path, way, mon
     assert list((tmp_path / "runs").iterdir()) == []
 
 
-# The search, on figures that are made up
+# The search, on made-up figures
 
 
 class Machine:
-    """Trials whose figures are a function of their settings; `noise` is what the n-th is off by."""
+    """Trials whose figures are a function of their settings; `noise(n)` scales the n-th measurement."""
 
     def __init__(self, rate, noise=lambda number: 1.0, wait=0.0):
         self.rate, self.noise, self.wait, self.tried = rate, noise, wait, []
@@ -133,8 +133,8 @@ def searched(tmp_path, machine, *names, minutes=10.0, text="# mine\n[train]\nbat
     return search, said
 
 
-def test_what_is_faster_is_taken_and_its_reason_written(tmp_path):
-    """Batches are doubled while that helps; what failed is in the reason, and what is learned otherwise."""
+def test_faster_settings_are_chosen_with_a_reason(tmp_path):
+    """The batch size is doubled while that helps; the reason names failures and the effect on learning."""
     rates = {8: 100.0, 16: 130.0, 32: 150.0, 64: "ended by signal 9 (SIGKILL); out of memory?"}
     search, said = searched(tmp_path, Machine(lambda named: rates[named.get("train.batch_size", 8)]), "batch")
     ((key, change),) = search.chosen().items()
@@ -145,18 +145,20 @@ def test_what_is_faster_is_taken_and_its_reason_written(tmp_path):
     assert [line.split()[-1] for line in said[2:]] == ["taken", "taken", "memory?"]
 
 
-def test_noise_decides_nothing(tmp_path):
-    """Every setting is as fast, but each measurement is off by up to a fifth: nothing is taken."""
+def test_noise_changes_nothing(tmp_path):
+    """When all settings are equally fast and measurements vary by up to a fifth, nothing is changed."""
     drift = Machine(lambda named: 100.0, noise=lambda number: 1.2 if number % 2 else 1.0)
     search, _ = searched(tmp_path, drift, "batch", "precision")
     assert search.chosen() == {}
-    rising = Machine(lambda named: 100.0, noise=lambda number: 1.0 + 0.1 * number)  # the machine gets quicker
+    rising = Machine(lambda named: 100.0, noise=lambda number: 1.0 + 0.1 * number)  # the machine speeds up
     search, _ = searched(tmp_path, rising, "batch", "precision")
     assert search.chosen() == {}
 
 
 def test_the_best_is_measured_again_beside_each_candidate(tmp_path):
-    """In turns: the best, a candidate, once more if it looks faster, the best; but not one that is far slower."""
+    """Measurements alternate: best, candidate, a faster-looking candidate again, best; clearly slower ones are not
+    repeated.
+    """
     machine = Machine(lambda named: 100.0 if named.get("train.batch_size", 8) == 8 else 98.0)
     searched(tmp_path, machine, "batch")
     assert machine.tried == [{}, {"train.batch_size": 16}, {}, {"train.batch_size": 4}, {}]
@@ -168,15 +170,15 @@ def test_the_best_is_measured_again_beside_each_candidate(tmp_path):
     assert machine.tried == [{}, {"train.batch_size": 16}, {"train.batch_size": 4}]
 
 
-def test_compiling_pays_only_in_a_run_that_is_long_enough(tmp_path):
-    """Frames a second are those of the whole run, with the seconds before its first step."""
+def test_compilation_is_charged_to_the_length_of_the_run(tmp_path):
+    """Frames per second are those of the whole run, including the time before its first step."""
     found = TrialResult({}, frames_per_second=200.0, trace_seconds=60.0)
     assert found.run_rate(frames=200.0 * 60) == 100.0
     assert found.run_rate(frames=200.0 * 60 * 99) == pytest.approx(198.0)
 
 
-def test_readers_and_buffers_are_tried_only_for_a_model_that_waits(tmp_path):
-    """And where they are not it is said."""
+def test_readers_and_buffers_are_tried_only_if_the_model_waits(tmp_path):
+    """If the model does not wait for data they are skipped, with a note."""
     machine = Machine(lambda named: 100.0)
     search, _ = searched(tmp_path, machine, "workers", "buffer")
     assert machine.tried == [{}]
@@ -186,8 +188,8 @@ def test_readers_and_buffers_are_tried_only_for_a_model_that_waits(tmp_path):
     assert search.chosen()[("devices", "buffer_size")].value == "auto"
 
 
-def test_free_lengths_are_compiled_as_planned_shapes(tmp_path):
-    """XLA and free lengths cannot be had together, so both settings are tried, and written, at once."""
+def test_xla_is_tried_together_with_planned_shapes(tmp_path):
+    """XLA does not support relaxed shapes, so both settings are tried and written together."""
     machine = Machine(lambda named: 100.0 + 50 * bool(named.get("train.jit_compile")))
     text = '[train]\nsteps = 1000\n[data]\nshapes = "relaxed"\n'
     search, _ = searched(tmp_path, machine, "xla", text=text)
@@ -195,8 +197,8 @@ def test_free_lengths_are_compiled_as_planned_shapes(tmp_path):
     assert values == {"data.shapes": "planned", "train.jit_compile": True}
 
 
-def test_when_the_time_is_up_it_is_said(tmp_path):
-    """Nothing more is tried."""
+def test_running_out_of_time_is_reported(tmp_path):
+    """Nothing more is tried, and a note names the unfinished setting."""
     machine = Machine(lambda named: 100.0)
     search, _ = searched(tmp_path, machine, "batch", "precision", minutes=0.0)
     assert machine.tried == [{}]
@@ -204,13 +206,13 @@ def test_when_the_time_is_up_it_is_said(tmp_path):
 
 
 def test_a_recipe_that_cannot_run_cannot_be_tuned(tmp_path):
-    """With the reason its own run has."""
+    """The error gives the reason why its own run fails."""
     with pytest.raises(TuneError, match=r"the recipe cannot be tried as it is: status 1: no such corpus"):
         searched(tmp_path, Machine(lambda named: "status 1: no such corpus"), "batch")
 
 
-def test_only_what_is_asked_for_is_tried(tmp_path):
-    """Speed alone leaves batches and numbers as they are; what is not known is refused."""
+def test_only_the_requested_settings_are_tried(tmp_path):
+    """`--only speed` leaves batch size and precision alone; unknown names are refused."""
     assert [one.name for one in tuned_settings("gpt") if one.changes_speed_only] == ["workers", "buffer", "xla"]
     (tmp_path / "x.toml").write_text("[train]\n")
     with pytest.raises(TuneError, match="--only batsh: unknown; write speed, or some of batch,"):
@@ -218,7 +220,7 @@ def test_only_what_is_asked_for_is_tried(tmp_path):
 
 
 def test_a_cluster_is_not_tuned(tmp_path):
-    """Its trials would wait for workers that nobody started."""
+    """A recipe with a cluster is refused, because its trials would wait for workers that nobody started."""
     path = tmp_path / "x.toml"
     for cluster in ('workers = ["10.0.0.1:8888", "10.0.0.2:8888"]', "slurm = true"):
         path.write_text(f"[cluster]\n{cluster}\n")
@@ -226,7 +228,7 @@ def test_a_cluster_is_not_tuned(tmp_path):
             tune(path)
 
 
-# What people meet
+# Messages to the user
 
 
 @pytest.mark.parametrize(
@@ -239,13 +241,13 @@ def test_a_cluster_is_not_tuned(tmp_path):
         (3, "", "status 3: no output"),
     ],
 )
-def test_why_a_trial_ended_is_said(status, said, words):
-    """By a signal's name, or by the last thing it said."""
+def test_the_reason_a_trial_ended_is_reported(status, said, words):
+    """The reason is a signal's name or the last line of output."""
     assert explain_failure(status, said).startswith(words)
 
 
-def test_nothing_is_written_over(tmp_path):
-    """Neither the recipe nor an earlier result; and it is said before anything is tried."""
+def test_existing_files_are_not_overwritten(tmp_path):
+    """Neither the recipe nor an earlier result is overwritten, which is checked before any trial."""
     path = tmp_path / "mine.toml"
     path.write_text("[train]\n")
     with pytest.raises(TuneError, match="this exists already; name another file"):
@@ -255,8 +257,8 @@ def test_nothing_is_written_over(tmp_path):
     check_out(tmp_path / "tuned.toml")
 
 
-def test_the_verb_refuses_before_it_tries(xtts, tmp_path):
-    """A sentence and a status, at once."""
+def test_mistakes_are_refused_before_any_trial(xtts, tmp_path):
+    """The command ends at once with a message and its status."""
     (tmp_path / "mine.toml").write_text("[train]\nsteps = 10\nwarmup_steps = 1\n")
     done = xtts("tune", "mine.toml", "-o", "mine.toml")
     assert (done.returncode, done.stdout) == (2, "")

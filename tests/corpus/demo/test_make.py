@@ -1,4 +1,4 @@
-"""The demo corpus: espeak-ng speaks it, the same on every machine."""
+"""The demo corpus, spoken by espeak-ng: identical on every machine."""
 
 import builtins
 import hashlib
@@ -68,7 +68,7 @@ def pitch(wave_samples):
 
 
 def colour(wave_samples):
-    """Level of twelve bands up to 5.5 kHz, in dB, relative to their mean."""
+    """Spectral envelope: levels of twelve bands up to 5.5 kHz, in dB, relative to their mean."""
     power = np.abs(np.fft.rfft(wave_samples)) ** 2
     edges = (np.linspace(0, 5500, 13) / SAMPLE_RATE * len(wave_samples)).astype(int)
     bands = np.array([10 * np.log10(power[low:high].sum()) for low, high in zip(edges, edges[1:])])
@@ -76,7 +76,7 @@ def colour(wave_samples):
 
 
 def test_the_corpus_is_ljspeech_with_speaker_and_language(corpus):
-    """Each line has id, text, normalised text, speaker and language, and each id a wave; nothing else is there."""
+    """Each line has id, text, normalised text, speaker and language, and a WAV; there are no other files."""
     rows = lines(corpus.folder)
     assert corpus.clips == len(rows) == len(list((corpus.folder / "wavs").iterdir()))
     assert sorted(path.name for path in corpus.folder.iterdir()) == ["demo.json", "metadata.csv", "wavs"]
@@ -89,8 +89,8 @@ def test_the_corpus_is_ljspeech_with_speaker_and_language(corpus):
         assert len(samples(corpus.folder, name))
 
 
-def test_the_corpus_is_as_long_as_asked(corpus):
-    """The clips fill the minutes and no more, each 1 to 9.2 seconds, in equal shares for voices and languages."""
+def test_the_corpus_has_the_requested_length(corpus):
+    """The clips fill the requested minutes, each 1 to 9.2 seconds, in equal shares for voices and languages."""
     shares = {}
     for name, _, _, speaker, language in lines(corpus.folder):
         seconds = len(samples(corpus.folder, name)) / SAMPLE_RATE
@@ -102,15 +102,15 @@ def test_the_corpus_is_as_long_as_asked(corpus):
     assert all(abs(sum(share) - total / 8) < 9.2 for share in shares.values())
 
 
-def test_no_sentence_is_said_twice(corpus):
-    """Sentences differ from one another, in length as well as in words."""
+def test_no_sentence_is_repeated(corpus):
+    """Sentences differ in words and in length."""
     texts = [text for _, text, *_ in lines(corpus.folder)]
     assert len(set(texts)) == len(texts)
     assert max(map(len, texts)) > 3 * min(map(len, texts))
 
 
 def test_clips_are_level_and_trimmed(corpus):
-    """Clips have one loudness, no clipping, a little silence around the speech, and noise instead of pure zeros."""
+    """Clips have one loudness, no clipping, a short pause around the speech, and noise instead of digital silence."""
     for name, *_ in lines(corpus.folder):
         clip = samples(corpus.folder, name)
         assert 0.07 < np.sqrt(np.mean(clip**2)) / 32768 < 0.09
@@ -122,7 +122,7 @@ def test_clips_are_level_and_trimmed(corpus):
 
 
 def test_voices_differ(corpus):
-    """Any two voices differ in pitch by a twelfth, or in colour by over 2 dB a band."""
+    """Any two voices differ in pitch by a twelfth, or in spectral envelope by over 2 dB a band."""
     heard = {}
     for name, _, _, speaker, _ in lines(corpus.folder):
         heard.setdefault(speaker, []).append(samples(corpus.folder, name))
@@ -135,16 +135,16 @@ def test_voices_differ(corpus):
 
 
 @given(st.integers(0, 2**31 - 1))
-def test_no_two_voices_are_the_same(seed):
-    """Up to a hundred voices of any seed have parameters of their own, within what espeak-ng speaks clearly."""
+def test_no_two_voices_have_the_same_parameters(seed):
+    """Up to a hundred voices of any seed have distinct parameters, within the range espeak-ng speaks clearly."""
     voices = [demo_voice(number, seed) for number in range(100)]
     assert len({v[1:] for v in voices}) == len({v.name for v in voices}) == 100
     assert all(72 <= v.pitch <= 231 and 95 <= v.formants <= 105 and 145 <= v.rate <= 165 for v in voices)
 
 
 @pytest.mark.parametrize("language", ["en", "fa"])
-def test_speech_is_heard_and_grows_with_the_text(language):
-    """espeak-ng really speaks both languages: longer text takes longer, and is not silence."""
+def test_speech_is_audible_and_grows_with_the_text(language):
+    """espeak-ng speaks both languages: longer text takes longer, and the clips are not silent."""
     with Espeak() as library:
         clips = [library.speak(text, language, demo_voice(0, 0)) for text in SENTENCES[language]]
     short, middle, long = (np.frombuffer(clip, dtype=np.int16).astype(float) for clip in clips)
@@ -153,7 +153,7 @@ def test_speech_is_heard_and_grows_with_the_text(language):
 
 
 def test_persian_is_read_as_words():
-    """Persian letters are sounded, not spelled: a word takes no longer than its letters allow."""
+    """Persian words are pronounced, not spelled letter by letter, which takes longer."""
     with Espeak() as library:
         word = len(library.speak("سلام", "fa", demo_voice(0, 0)))
         spelled = len(library.speak("س ل ا م", "fa", demo_voice(0, 0)))
@@ -161,14 +161,14 @@ def test_persian_is_read_as_words():
 
 
 def test_the_same_seed_gives_the_same_bytes(corpus, tmp_path):
-    """Made twice in one process, a corpus is the same; with another seed it is not."""
+    """Two corpora with the same seed are identical, and with another seed they differ."""
     again = make_demo_corpus(tmp_path / "again", **ASKED)
     other = make_demo_corpus(tmp_path / "other", **{**ASKED, "seed": 8})
     assert digest(again.folder) == digest(corpus.folder) != digest(other.folder)
 
 
 def test_sentences_and_recordings_are_the_same_on_every_python():
-    """What Python and NumPy add to espeak-ng's samples is the same bytes in every version of them."""
+    """The sentences drawn and the noise added to espeak-ng's samples do not depend on Python's or NumPy's version."""
     streams = [demo.draw_sentences(grammar, language, 1) for language, grammar in GRAMMARS["wide"].items()]
     drawn = [next(stream) for stream in streams for _ in range(50)]
     drawn += [tuple(demo_voice(number, 1)) for number in range(8)]
@@ -178,8 +178,8 @@ def test_sentences_and_recordings_are_the_same_on_every_python():
     assert hashlib.sha256(recorded.tobytes()).hexdigest()[:16] == "23e80a1f865dd5e4"
 
 
-def test_two_threads_make_two_corpora(tmp_path):
-    """espeak-ng is global state, and yet two corpora can be made at once."""
+def test_two_threads_can_make_corpora_at_once(tmp_path):
+    """espeak-ng has global state, but two corpora can be made concurrently."""
     wanted = {"minutes": 0.2, "voices": 2, "languages": ["en", "fa"], "seed": 1}
     threads = [threading.Thread(target=make_demo_corpus, args=(tmp_path / name,), kwargs=wanted) for name in ("a", "b")]
     for thread in threads:
@@ -189,15 +189,15 @@ def test_two_threads_make_two_corpora(tmp_path):
     assert digest(tmp_path / "a") == digest(tmp_path / "b")
 
 
-def test_many_voices_all_speak(tmp_path):
-    """Each voice speaks each language, even where that takes longer than was asked."""
+def test_every_voice_speaks_every_language(tmp_path):
+    """Each voice speaks each language, even where that takes longer than requested."""
     made = make_demo_corpus(tmp_path / "many", minutes=0.01, voices=5, languages=["fa", "en"], seed=0)
     assert made.clips == 10
     assert len({(speaker, language) for *_, speaker, language in lines(made.folder)}) == 10
 
 
-def test_progress_is_told(tmp_path):
-    """The callback hears of every clip, up to the end."""
+def test_progress_is_reported(tmp_path):
+    """The callback is called after every clip up to the end."""
     heard = []
     made = make_demo_corpus(
         tmp_path / "corpus", 0.1, 1, ["en"], 0, progress=lambda done, wanted: heard.append((done, wanted))
@@ -207,8 +207,8 @@ def test_progress_is_told(tmp_path):
     assert {wanted for _, wanted in heard} == {6.0}
 
 
-def test_a_corpus_that_is_there_is_reused(corpus):
-    """The same request gives the same folder back, without speaking."""
+def test_an_existing_corpus_is_reused(corpus):
+    """The same request returns the same folder without speaking again."""
     before = digest(corpus.folder)
     again = make_demo_corpus(corpus.folder, **ASKED)
     assert again.reused
@@ -217,13 +217,13 @@ def test_a_corpus_that_is_there_is_reused(corpus):
 
 
 def test_another_corpus_is_not_overwritten(corpus):
-    """A request that differs from the one the folder was made from is refused, with the difference."""
+    """A request that differs from the folder's own is refused, with the difference."""
     with pytest.raises(DemoError, match=r"voices = 4, not 5; remove it, or name another folder"):
         make_demo_corpus(corpus.folder, **{**ASKED, "voices": 5})
 
 
 def test_foreign_files_are_not_overwritten(tmp_path):
-    """A folder with anything else in it, and a file, are refused and left as they are."""
+    """A folder that holds anything else, and a file in its place, are refused and left as they are."""
     (tmp_path / "thesis.txt").write_text("dear")
     for place, what in (
         (tmp_path, "contains files that are not a demo corpus"),
@@ -235,8 +235,8 @@ def test_foreign_files_are_not_overwritten(tmp_path):
     assert (tmp_path / "thesis.txt").read_text() == "dear"
 
 
-def test_a_corpus_that_lost_files_is_named(tmp_path):
-    """A demo corpus whose waves were removed is not given back as whole."""
+def test_a_corpus_with_missing_files_is_refused(tmp_path):
+    """A demo corpus whose WAVs were removed is not reused."""
     made = make_demo_corpus(tmp_path / "corpus", 0.1, 1, ["en"], 0)
     next((made.folder / "wavs").iterdir()).unlink()
     with pytest.raises(DemoError, match="with missing files; remove it"):
@@ -244,7 +244,7 @@ def test_a_corpus_that_lost_files_is_named(tmp_path):
 
 
 def test_an_empty_folder_is_filled(tmp_path):
-    """An empty folder is as good as none, and so is one in a folder that does not exist."""
+    """An empty folder and a missing one, even with a missing parent, are both filled."""
     (tmp_path / "empty").mkdir()
     for place in (tmp_path / "empty", tmp_path / "new" / "corpus"):
         assert not make_demo_corpus(place, 0.1, 1, ["en"], 0).reused
@@ -252,7 +252,7 @@ def test_an_empty_folder_is_filled(tmp_path):
 
 
 def test_an_interrupted_run_leaves_nothing(tmp_path):
-    """When the callback raises, the folder is not there, and nothing is beside it."""
+    """When the callback raises, neither the folder nor a temporary one is left."""
 
     def stop(_done, _wanted):
         raise KeyboardInterrupt
@@ -264,7 +264,7 @@ def test_an_interrupted_run_leaves_nothing(tmp_path):
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGKILL")
 def test_a_killed_run_leaves_no_half_corpus(tmp_path):
-    """A process killed in the middle leaves no folder of that name, and the next run makes it and tidies up."""
+    """A killed process leaves no folder of that name, and the next run makes it and cleans up."""
     source = (
         "import sys; from xtts.corpus.demo.make import make_demo_corpus\n"
         "make_demo_corpus(sys.argv[1], 60, 2, ['en'], 0, progress=lambda *_: print('clip', flush=True))"
@@ -297,14 +297,14 @@ def test_a_killed_run_leaves_no_half_corpus(tmp_path):
     ],
 )
 def test_a_wrong_request_is_refused(wrong, message, tmp_path):
-    """What cannot be made is refused with a sentence, before anything is written."""
+    """A request that cannot be met is refused with a message before anything is written."""
     with pytest.raises(DemoError, match=message):
         make_demo_corpus(tmp_path / "corpus", **{**ASKED, **wrong})
     assert list(tmp_path.iterdir()) == []
 
 
-def test_without_espeak_the_remedy_is_said(monkeypatch, tmp_path):
-    """Without the package the corpus is refused with the command that installs it."""
+def test_a_missing_espeak_is_reported_with_the_remedy(monkeypatch, tmp_path):
+    """Without the package the error gives the command that installs it."""
     genuine = builtins.__import__
 
     def missing(name, *rest):
@@ -319,7 +319,7 @@ def test_without_espeak_the_remedy_is_said(monkeypatch, tmp_path):
 
 
 def test_a_crash_of_the_library_is_an_error():
-    """When espeak-ng's process ends, what it was to say is named."""
+    """When espeak-ng's process dies, the error names the text it was speaking."""
     with Espeak() as library:
         library.speak("hello", "en", demo_voice(0, 0))
         library.process.kill()
@@ -332,8 +332,8 @@ def test_a_crash_of_the_library_is_an_error():
     ("vocabulary", "language", "fewest", "most"),
     [("wide", "en", 300, 1000), ("wide", "fa", 300, 1000), ("small", "en", 150, 180)],
 )
-def test_every_phrase_of_a_grammar_is_used_and_there(vocabulary, language, fewest, most):
-    """No phrase is asked for that is not there, none is there that nobody asks for, and the words are as promised."""
+def test_the_phrases_of_a_grammar_are_complete_and_used(vocabulary, language, fewest, most):
+    """Every phrase a grammar refers to exists and is used, and the vocabulary has the expected size."""
     phrases = GRAMMARS[vocabulary][language].phrases
     written = " ".join(line for alternatives in phrases.values() for line in alternatives)
     asked = set(re.findall(r"\{([a-z_]+)\}", written))
@@ -342,8 +342,8 @@ def test_every_phrase_of_a_grammar_is_used_and_there(vocabulary, language, fewes
     assert "|" not in written
 
 
-def test_sentences_of_a_small_vocabulary_are_short_and_seldom_the_same():
-    """A tiny model says each in one go, and learns none by heart."""
+def test_sentences_of_a_small_vocabulary_are_short_and_varied():
+    """A tiny model can speak each in one go and cannot memorise them."""
     chance = random.Random(0)
     sentences = [GRAMMARS["small"]["en"].sentence(chance) for _ in range(5000)]
     assert min(len(sentence.split()) for sentence in sentences) >= 4
@@ -353,7 +353,7 @@ def test_sentences_of_a_small_vocabulary_are_short_and_seldom_the_same():
 
 @given(st.integers(0, 10**6))
 def test_sentences_are_complete(seed):
-    """Whatever is drawn, no slot is left open, and Persian has no Latin letter or digit."""
+    """No sentence has an unfilled slot, and Persian ones have no Latin letter or digit."""
     for language, grammar in [*GRAMMARS["wide"].items(), *GRAMMARS["small"].items()]:
         sentence = grammar.sentence(random.Random(seed))
         assert not set(sentence) & set("{}|\n")
@@ -362,16 +362,16 @@ def test_sentences_are_complete(seed):
             assert not re.search("[a-zA-Z0-9]", sentence)
 
 
-def test_demo_json_says_what_was_asked(corpus):
-    """demo.json holds the request, the clips, and how each voice is made."""
+def test_demo_json_records_the_request(corpus):
+    """demo.json holds the request, the number of clips, and the parameters of each voice."""
     made = json.loads((corpus.folder / "demo.json").read_text())
     assert made["asked"] == {**ASKED, "languages": ["en", "fa"], "vocabulary": "wide", "revision": demo.REVISION}
     assert made["clips"] == corpus.clips
     assert [one["name"] for one in made["voices"]] == ["voice001", "voice002", "voice003", "voice004"]
 
 
-def test_more_sentences_are_none_of_those_that_are_known(corpus):
-    """As many as were asked for, none twice, none of those left out; and a demo corpus is known by its folder."""
+def test_new_sentences_exclude_known_ones(corpus):
+    """Sentences are drawn without repeats and without excluded ones, and a folder's vocabulary is recognised."""
     some = demo.demo_sentences("en", 50)
     others = demo.demo_sentences("en", 50, without=some[:20])
     assert len(set(some)) == len(set(others)) == 50

@@ -1,4 +1,4 @@
-"""Batches from tf.data service: every utterance once an epoch, in the plan's order, whatever happens to workers."""
+"""Batches from the tf.data service: every utterance once an epoch, in the plan's order, whatever happens to workers."""
 
 import contextlib
 import json
@@ -28,13 +28,13 @@ from xtts.pipeline.service.client import BatchStream, LocalFallback, Service, Se
 from xtts.pipeline.service.manifest import ManifestWriter
 from xtts.pipeline.service.servers import Patience, ServiceError
 
-LIMIT = 900  # seconds: a guard against hanging, for the slowest of machines
-PATIENT = Patience(first=LIMIT, silence=LIMIT, overtaken=LIMIT, answer=LIMIT)  # no worker is given up for being slow
+LIMIT = 900  # seconds: a guard against hanging, for the slowest machines
+PATIENT = Patience(first=LIMIT, silence=LIMIT, overtaken=LIMIT, answer=LIMIT)  # no worker is dropped for being slow
 HASTY = Patience(first=LIMIT, silence=1.0, overtaken=0.5, answer=LIMIT)
 
 
 class Servers:
-    """Dispatchers and workers as processes."""
+    """Dispatchers and workers as subprocesses."""
 
     def __init__(self, folder):
         self._folder, self.processes = folder, []
@@ -76,7 +76,7 @@ def made(tmp_path, monkeypatch):
 
 
 def served(made, servers, said, workers=2):
-    """The service of a dispatcher and so many workers, which are asked."""
+    """The service of a dispatcher with this many workers, connected."""
     target = servers.start("data-dispatcher")
     for _ in range(workers):
         servers.start("data-worker", "--dispatcher", target)
@@ -96,7 +96,7 @@ def gpt_makes(made):
 
 
 def batches(order, source, steps, during=lambda step: None, close=lambda: None):
-    """What a feed hands out, as arrays."""
+    """The batches of a prefetcher, as arrays."""
     found = []
     with Prefetcher(order, source, 0, steps, buffer_size=4, readers=2, on_close=close) as feed:
         for work in feed:
@@ -106,7 +106,7 @@ def batches(order, source, steps, during=lambda step: None, close=lambda: None):
 
 
 def utterances(found, made):
-    """Which utterance each row is, by its sound: that with the nearest mel."""
+    """The utterance of each row, by its audio: the one with the nearest mel."""
     source = made.codec(is_random=False)
     every = [np.asarray(source.finish(source.read(some, 0))["mel"]) for some in zip(made.codec_order().batches(0))]
     order = [int(place) for one in made.codec_order().batches(0) for place in one.utterances]
@@ -131,7 +131,7 @@ def is_same(ours, theirs):
 
 
 def test_two_workers_deliver_every_utterance_once_an_epoch(made, servers):
-    """Rows of two epochs are each utterance once, by their sound, in the plan's order; servers end when told to."""
+    """Two epochs contain each utterance twice, by its audio, in the plan's order; servers end on request."""
     said = []
     service = served(made, servers, said)
     order, source = made.codec_order(), made.codec(is_random=False)
@@ -151,8 +151,8 @@ def test_two_workers_deliver_every_utterance_once_an_epoch(made, servers):
     assert servers.end() == [0, 0, 0]
 
 
-def test_a_batch_queued_behind_those_of_a_faster_worker_is_waited_for(tmp_path, monkeypatch):
-    """However many later ones arrive first; none of them is dropped."""
+def test_a_batch_behind_those_of_a_faster_worker_is_awaited(tmp_path, monkeypatch):
+    """However many later batches arrive first, none is dropped."""
     count = 100
     arriving = [{"number": tf.constant(n), "mel": tf.constant(n)} for n in [*range(1, count), 0]]
     monkeypatch.setattr("xtts.compat.service.by_any", lambda *arguments: iter(arriving))
@@ -165,8 +165,8 @@ def test_a_batch_queued_behind_those_of_a_faster_worker_is_waited_for(tmp_path, 
 
 
 @pytest.mark.parametrize("spared", [1, pytest.param(0, marks=pytest.mark.long)], ids=["one of two", "both"])
-def test_a_worker_that_is_killed_costs_no_utterance_and_repeats_none(made, servers, spared):
-    """kill -9 in the middle of an epoch: the batches are, bit for bit, those of workers that live."""
+def test_a_killed_worker_loses_and_repeats_no_utterance(made, servers, spared):
+    """After kill -9 in the middle of an epoch the batches are bit-identical to those of healthy workers."""
     said = []
     service = served(made, servers, said)
     order, source, steps = made.plan.order, made.gpt(), 60
@@ -186,8 +186,8 @@ def test_a_worker_that_is_killed_costs_no_utterance_and_repeats_none(made, serve
     assert is_near(whole, batches(order, source, steps))
 
 
-def test_what_no_worker_can_read_is_set_aside_by_name(made, servers):
-    """A recording that is gone leaves its row blank, and is named; the rest of its batch is as it was."""
+def test_an_unreadable_recording_is_skipped_by_name(made, servers):
+    """A deleted recording leaves its row blank and is reported; the rest of its batch is unchanged."""
     service = attrs.evolve(served(made, servers, [], workers=1), patience=HASTY)
     order, source = made.codec_order(), made.codec()
     gone = made.part.corpus.utterances[5]
@@ -201,8 +201,10 @@ def test_what_no_worker_can_read_is_set_aside_by_name(made, servers):
     assert sum(int((lengths > 0).sum()) for lengths in found) == len(made.part.lengths) - 1
 
 
-def test_recordings_of_other_kinds_are_copied_as_raw_samples(tmp_path, made):
-    """flac, and other rates, become float32 samples that the graph reads to the bit; wav at the rate stays."""
+def test_recordings_in_other_formats_are_copied_as_raw_samples(tmp_path, made):
+    """FLAC, and other sample rates, become float32 samples that the graph reads exactly; WAVs at the rate are used
+    directly.
+    """
     flac = record(tmp_path / "a.flac", speech(3), AUDIO.sample_rate)
     slow = record(tmp_path / "b.wav", speech(4), 6000)
     plain = made.part.corpus.utterances
@@ -236,8 +238,8 @@ def recordings_lengths(lengths, waves):
     return attrs.evolve(lengths, samples=samples)
 
 
-def test_a_run_learns_the_same_from_a_service(tmp_path, servers):
-    """Losses are those without a service, where features are live; no batch is given up because workers are slow."""
+def test_a_run_with_a_service_learns_the_same(tmp_path, servers):
+    """Losses equal those without a service, where features are live; slow workers cause no batch to be dropped."""
     make_corpus(tmp_path / "corpus")
     target = servers.start("data-dispatcher")
     for _ in range(2):
@@ -256,8 +258,8 @@ def test_a_run_learns_the_same_from_a_service(tmp_path, servers):
 
 
 @pytest.mark.long
-def test_a_run_with_workers_of_its_own_leaves_none_behind(tmp_path):
-    """`local:2` starts two processes; they end with the run, also when it is killed."""
+def test_a_run_with_local_workers_leaves_none_behind(tmp_path):
+    """`local:2` starts two processes, which end with the run, also when it is killed."""
     make_corpus(tmp_path / "corpus")
     runs = Runs(tmp_path)
     settings = ("run.stages=codec", "train.steps=8", "train.validate_every=0", "data.service=local:2")
@@ -284,11 +286,11 @@ def _started_for(port):
     return found
 
 
-def test_a_dispatcher_that_does_not_answer_is_told(tmp_path, xtts):
-    """With the command that would start one; and so for a worker, a wrong address and a port that is taken."""
+def test_a_dispatcher_that_does_not_answer_is_reported(tmp_path, xtts):
+    """The message has the command that would start one; workers, wrong addresses and ports in use are reported, too."""
     with socket.socket() as taken:
         taken.bind(("", 0))
-        port = taken.getsockname()[1]  # nobody listens there
+        port = taken.getsockname()[1]  # nothing listens there
         target = f"grpc://127.0.0.1:{port}"
         with pytest.raises(ServiceError, match=rf"nobody answers at {target} .*data-dispatcher --port {port}"):
             connect_service(target, tmp_path, "a.wav", 8000, print)
@@ -304,8 +306,8 @@ def test_a_dispatcher_that_does_not_answer_is_told(tmp_path, xtts):
     assert "'tcp://here' is not an address; write grpc://HOST:PORT" in done.stderr
 
 
-def test_workers_that_do_not_fit_are_refused(made, servers, monkeypatch):
-    """One that cannot read the corpus, one of another TensorFlow, and none at all: each in a sentence."""
+def test_incompatible_workers_are_refused(made, servers, monkeypatch):
+    """Workers that cannot read the corpus or have another TensorFlow, and a service without workers, are refused."""
     target = servers.start("data-dispatcher")
     folder, recording = Path(made.recipe.run.folder), made.part.corpus.utterances[0].path
     with pytest.raises(ServiceError, match=r"no worker of .* has answered in 3 s; start one with: .*data-worker"):
