@@ -23,7 +23,7 @@ def write_half(path, sync):
 
 
 def test_a_file_is_replaced_and_no_draft_is_left(tmp_path):
-    """Text and bytes, over an older file, in folders that do not exist yet."""
+    """Text and bytes replace an older file, and missing folders are created."""
     path = tmp_path / "a" / "b.txt"
     files.write_text(path, "سلام\n")
     assert path.read_bytes() == "سلام\n".encode()
@@ -33,8 +33,8 @@ def test_a_file_is_replaced_and_no_draft_is_left(tmp_path):
 
 
 @pytest.mark.parametrize("sync", [False, True])
-def test_a_writer_that_fails_leaves_the_old_file(tmp_path, sync):
-    """What was there stays as it was, and the draft is removed."""
+def test_a_failed_write_leaves_the_old_file(tmp_path, sync):
+    """The old file is unchanged, and the draft is removed."""
     path = tmp_path / "a.bin"
     path.write_bytes(b"old")
     with pytest.raises(ZeroDivisionError):
@@ -47,7 +47,7 @@ def test_a_writer_that_fails_leaves_the_old_file(tmp_path, sync):
 
 
 def test_a_killed_writer_leaves_the_old_file(tmp_path):
-    """A process that is killed half-way does not touch the file itself."""
+    """A process killed half-way does not touch the file itself."""
     path = tmp_path / "a.bin"
     path.write_bytes(b"old")
     script = (
@@ -62,8 +62,8 @@ def test_a_killed_writer_leaves_the_old_file(tmp_path):
     assert path.read_bytes() == b"old"
 
 
-def test_a_folder_takes_the_place_of_an_empty_one(tmp_path):
-    """A full one is refused and kept, and a failed draft is removed."""
+def test_a_folder_replaces_an_empty_one(tmp_path):
+    """A folder that is not empty is refused and kept, and a failed draft is removed."""
     target = tmp_path / "model"
     target.mkdir()
     with files.draft_folder(target) as draft:
@@ -75,7 +75,7 @@ def test_a_folder_takes_the_place_of_an_empty_one(tmp_path):
     assert names(tmp_path) == ["model"]
 
 
-def test_the_digest_of_a_value_does_not_depend_on_the_order_of_keys():
+def test_json_digests_ignore_the_order_of_keys():
     """Surrogates, which file names may contain, are allowed."""
     assert files.json_digest({"a": 1, "b": "\udc80"}) == files.json_digest({"b": "\udc80", "a": 1})
     assert files.json_digest({"a": 1}) != files.json_digest({"a": 2})

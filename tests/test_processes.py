@@ -30,13 +30,13 @@ time.sleep(600)
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="signals are POSIX's")
 @pytest.mark.parametrize("number", [9, 15], ids=["killed", "terminated"])
 def test_a_child_ends_when_its_parent_is_gone(number):
-    """However the parent ended, and although nobody told the child."""
+    """It ends however the parent ended, without a signal."""
     parent = subprocess.Popen(
         [sys.executable, "-c", PARENT], stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(ROOT)}
     )
     with parent:
         child = int(parent.stdout.readline())
-        os.kill(child, 0)  # it is there
+        os.kill(child, 0)  # it is running
         parent.send_signal(number)
         parent.wait()
         until = time.monotonic() + 240
@@ -46,7 +46,7 @@ def test_a_child_ends_when_its_parent_is_gone(number):
 
 
 def is_alive(pid):
-    """Whether a process runs; one that has ended may still be listed, as a zombie, until its new parent looks."""
+    """Whether a process is running; an ended one may still be listed, as a zombie, until its new parent reaps it."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -55,8 +55,8 @@ def is_alive(pid):
     return bool(listed.strip()) and not listed.startswith("Z")
 
 
-def test_a_process_that_was_started_otherwise_does_not_care_for_its_input():
-    """Its standard input may be closed from the beginning."""
+def test_a_process_without_that_parent_ignores_its_input():
+    """The standard input of an ordinary process may be closed from the beginning."""
     program = "import time; from xtts.processes import end_with_parent; end_with_parent(); time.sleep(1)"
     done = subprocess.run(
         [sys.executable, "-c", program], stdin=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": str(ROOT)}

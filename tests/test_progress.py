@@ -1,4 +1,4 @@
-"""progress: a bar on a terminal, silence elsewhere."""
+"""Progress bars: a bar on a terminal, nothing elsewhere."""
 
 import io
 import re
@@ -15,8 +15,8 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_a_terminal_gets_a_bar_that_is_wiped_at_the_end():
-    """The share done is drawn over itself, and leaves no trace when the work ends."""
+def test_a_terminal_gets_a_bar_that_is_erased_at_the_end():
+    """The bar is redrawn in place and erased when the work ends."""
     screen = Terminal()
     with ProgressBar("reading", screen) as bar:
         bar(1, 4)
@@ -28,22 +28,22 @@ def test_a_terminal_gets_a_bar_that_is_wiped_at_the_end():
 
 
 def test_a_pipe_gets_nothing():
-    """Logs stay free of bars."""
+    """Logs have no progress bars."""
     log = io.StringIO()
     with ProgressBar("reading", log) as bar:
         bar(1, 2)
     assert log.getvalue() == ""
 
 
-def test_nothing_to_do_is_done():
-    """A total of zero is no division by zero."""
+def test_an_empty_task_is_complete():
+    """A total of zero causes no division by zero."""
     screen = Terminal()
     ProgressBar("reading", screen)(0, 0)
     assert "100%" in screen.getvalue()
 
 
-def test_what_was_done_before_does_not_count_as_pace(monkeypatch):
-    """A run that goes on from the middle has left what the new steps tell, and not what the old ones would."""
+def test_earlier_work_is_not_counted_in_the_rate(monkeypatch):
+    """In a resumed run the time left is computed from the new steps only."""
     now = [0.0]
     monkeypatch.setattr("xtts.progress.time.monotonic", lambda: now[0])
     bar = ProgressBar("gpt", io.StringIO(), start=500)
@@ -52,8 +52,8 @@ def test_what_was_done_before_does_not_count_as_pace(monkeypatch):
     assert bar.left(510, 1000) == 490
 
 
-def test_a_line_that_stays_is_written_above_the_bar():
-    """The bar is wiped first on a terminal; a pipe gets the line alone."""
+def test_a_log_line_is_written_above_the_bar():
+    """On a terminal the bar is erased first; a pipe gets the line alone."""
     for stream in (Terminal(), io.StringIO()):
         bar = ProgressBar("gpt", stream)
         bar(1, 2)
@@ -61,8 +61,8 @@ def test_a_line_that_stays_is_written_above_the_bar():
         assert stream.getvalue().split("\r")[-1] == "hello\n"
 
 
-def test_the_time_left_on_a_terminal_counts_what_is_done_here():
-    """As on a pipe: what was done before, and the time before the work began, make nothing faster."""
+def test_the_time_left_on_a_terminal_counts_new_work_only():
+    """Neither earlier work nor the time before the work started is counted."""
     screen = Terminal()
     with ProgressBar("gpt", screen, start=500) as bar:
         bar(500, 1000)
@@ -74,8 +74,8 @@ def test_the_time_left_on_a_terminal_counts_what_is_done_here():
     assert re.search(r"] +75%, 00:0\d left, step 750", line)
 
 
-def test_the_stream_is_the_standard_error_of_the_moment(monkeypatch):
-    """Not the one at the time when the module was imported."""
+def test_the_stream_is_the_current_standard_error(monkeypatch):
+    """It is not the one at the time of the import."""
     screen = Terminal()
     monkeypatch.setattr("sys.stderr", screen)
     with ProgressBar("reading") as bar:
@@ -84,6 +84,6 @@ def test_the_stream_is_the_standard_error_of_the_moment(monkeypatch):
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(0, "0 s"), (119, "119 s"), (150, "2 min"), (9000, "2.5 h")])
-def test_times_are_said_in_words(seconds, text):
-    """Seconds, minutes or hours, whichever is short."""
+def test_durations_are_short(seconds, text):
+    """A duration is formatted in seconds, minutes or hours."""
     assert format_duration(seconds) == text

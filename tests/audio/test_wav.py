@@ -213,9 +213,7 @@ def test_a_damaged_header_never_crashes(tmp_path: Path, place: int, byte: int, s
     [(48000, 22050), (44100, 22050), (16000, 22050), (22050, 16000), (22050, 24000), (8000, 96000), (96000, 8000)],
 )
 def test_resampling_is_an_accurate_low_pass_filter(from_rate: int, to_rate: int) -> None:
-    """A tone below 95 % of the lower Nyquist frequency is kept to within -95 dB, and one above it is attenuated by 95
-    dB.
-    """
+    """Tones below 95 % of the lower Nyquist frequency are kept to within -95 dB; those above it fall to -95 dB."""
     limit = min(from_rate, to_rate) / 2
     at = np.arange(from_rate) / from_rate
 

@@ -65,9 +65,7 @@ def test_a_text_is_synthesized_to_a_file(say, run, tmp_path):
 
 
 def test_json_describes_the_sentences(say, tmp_path):
-    """The JSON lists sentences with their codes, seconds and whether they were cut off; text may come from standard
-    input.
-    """
+    """Text from standard input gives JSON with each sentence's codes, seconds and whether it was cut off."""
     status, out, _ = say("-", "-o", "x.wav", "--voice", "nora", "--json", stdin="سلام. حال شما؟\n")
     told = json.loads(out)
     assert status == 0

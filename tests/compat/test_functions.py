@@ -56,9 +56,7 @@ def test_reduce_retracing_traces_fewer_times_than_there_are_shapes():
 
 
 def test_a_signature_mismatch_is_one_exception_on_every_release():
-    """TensorFlow raises ValueError or TypeError with a page of text; ours is both, in one line, and nothing is
-    executed.
-    """
+    """TensorFlow raises ValueError or TypeError with a page of text; ours is both, in one line, before the call."""
     step = compat.compiled(total, input_signature=[tf.TensorSpec([8, None], tf.float32)])
     with pytest.raises(compat.SignatureError) as caught:
         step(tf.ones([7, 3]))

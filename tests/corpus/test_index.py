@@ -210,9 +210,7 @@ def people(sizes):
     st.dictionaries(st.sampled_from("abcdefgh"), st.integers(1, 40), min_size=1), st.floats(0, 1), st.integers(0, 2**31)
 )
 def test_split_keeps_every_speaker_in_training(sizes, share, seed):
-    """No utterance is lost or duplicated, every speaker is in training, order is kept, and the share is as close as
-    that allows.
-    """
+    """No utterance is lost or duplicated, order is kept, and the held-out share is as close as this allows."""
     utterances = people(sizes)
     train, held = split.split_corpus(utterances, share, seed)
     assert sorted(train + held) == sorted(utterances)

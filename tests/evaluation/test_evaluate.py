@@ -118,7 +118,7 @@ def test_texts_that_were_trained_on_are_not_evaluated(runs, small, monkeypatch):
         monkeypatch.setattr("xtts.evaluation.evaluate.load_dataset", gathered)
         return evaluate(runs.folder("whole"), 100, "none", lambda line: None)
 
-    texts = {"02": "la do ti"}  # without this, the corpus would have the text twice
+    texts = {"02": "la do ti"}  # otherwise the text occurs twice in the corpus
     every = judged(lambda one: False)
     assert [one.id for one in every.utterances] == ["02", "11", "10"]
     assert every.read_before == 0
@@ -146,7 +146,7 @@ def test_a_run_with_only_a_codec_is_evaluated(runs, small):
 
 
 def test_an_impossible_evaluation_is_refused(runs, small, tmp_path, monkeypatch):
-    """Refused are a missing run, an untrained one, no utterances, and an unknown or missing recogniser."""
+    """A missing or untrained run, zero utterances, and an unknown or missing recogniser are refused."""
     with pytest.raises(RunFolderError, match="there is no such folder"):
         evaluate(tmp_path / "nowhere")
     folder = runs.folder("begun")

@@ -55,9 +55,7 @@ def missing(monkeypatch):
 
 
 def test_a_missing_recogniser_is_an_error_or_a_note(monkeypatch):
-    """A recogniser requested by name raises an error with its remedy; "auto" prints a note and gives no word error
-    rate.
-    """
+    """A recogniser requested by name raises an error with the remedy; "auto" skips word error rates with a note."""
     missing(monkeypatch)
     with pytest.raises(
         RecogniserError, match=r"--judge sphinx: its package is not installed; run: pip install 'xtts\[judge"

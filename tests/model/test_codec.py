@@ -190,9 +190,7 @@ def test_the_straight_through_estimator_passes_gradients_to_the_encoder(codec, m
 @settings(max_examples=8)
 @given(st.lists(st.integers(0, FRAMES), min_size=3, max_size=3), st.integers(0, 2**32 - 1))
 def test_padding_is_ignored(lengths, seed):
-    """Each clip has the codes, the mel and the share of losses and codebook updates that it has alone, whatever its
-    padding.
-    """
+    """Each clip has the codes, mel and contribution to losses and codebook that it has alone, whatever its padding."""
     codec, mel = padded()
     noise = np.random.default_rng(seed).standard_normal(mel.shape).astype(np.float32) * 100
     noise[:, ::5] = np.nan

@@ -56,7 +56,7 @@ def test_a_buffer_grows_when_it_ran_empty_after_being_full():
     """It grows by half up to its bound, and each time only after it was full again."""
     policy = BufferPolicy(10, 4, 18)
     assert policy.after(1.0, False, never) is None  # it never was full: data are produced too slowly
-    assert policy.after(0.0, True, never) is None  # nothing waited
+    assert policy.after(0.0, True, never) is None  # the model did not wait
     said = policy.after(0.25, False, never)
     assert said == "the buffer grows from 10 to 15 batches: the model waited 0.25 s although the buffer had been full"
     assert policy.after(0.25, False, never) is None

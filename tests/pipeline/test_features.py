@@ -1,4 +1,4 @@
-"""Features of the data device are those of the host, clip by clip, whatever the padding."""
+"""Features from the data device match the host's, clip by clip, whatever the padding."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ SAMPLES = samples_for(32, SPEC)
 
 @pytest.fixture(scope="module")
 def waves():
-    """Speech-like noise, loud and quiet, and something behind each clip's end that must not be heard."""
+    """Speech-like noise, loud and quiet, with padding that must be ignored."""
     random = np.random.default_rng(0)
     waves = np.cumsum(random.standard_normal((len(LENGTHS), SAMPLES)), axis=1) * 0.01
     waves = np.clip(waves * np.array([[1.0], [0.1], [1.0], [0.5], [0.01]]), -1, 1)
@@ -39,8 +39,8 @@ def features(codec):
 
 
 @pytest.mark.parametrize("kind", ["mel", "reference_mel"])
-def test_mels_are_the_hosts(features, waves, kind):
-    """Clip by clip within 1e-3, and 0 behind its end; a row without sound is 0 altogether."""
+def test_mels_match_the_hosts(features, waves, kind):
+    """Each clip's mel agrees within 1e-3 and is 0 in the padding; a blank row is 0 throughout."""
     spec = SPEC if kind == "mel" else reference_spec(AUDIO)
     found = getattr(features, kind)(waves, LENGTHS).numpy()
     assert found.shape == (len(LENGTHS), 32, AUDIO.n_mels)
@@ -50,8 +50,8 @@ def test_mels_are_the_hosts(features, waves, kind):
         assert not found[row, len(wanted) :].any()
 
 
-def test_codes_are_the_codecs_of_the_unpadded_mel(features, codec, waves):
-    """Every clip has the codes it would have alone, and without padding."""
+def test_codes_match_those_of_the_unpadded_mel(features, codec, waves):
+    """Every clip has the codes it would have alone without padding."""
     found = features.codes(waves, LENGTHS).numpy()
     assert found.dtype == np.int32
     assert found.shape == (len(LENGTHS), 8)
@@ -61,8 +61,8 @@ def test_codes_are_the_codecs_of_the_unpadded_mel(features, codec, waves):
             np.testing.assert_array_equal(found[row, : len(wanted)], wanted)
 
 
-def test_one_trace_a_shape(codec, waves):
-    """Other sounds and lengths are no new trace; another number of rows or samples is one."""
+def test_there_is_one_trace_per_shape(codec, waves):
+    """Other samples and lengths cause no retrace; another number of rows or samples does."""
     features = Features(AUDIO, "/CPU:0", STATS, codec)
     for given, lengths in [(waves, LENGTHS), (waves / 2, LENGTHS // 2), (waves[:3], LENGTHS[:3]), (waves, LENGTHS)]:
         features.mel(given, lengths)
@@ -75,28 +75,28 @@ def test_one_trace_a_shape(codec, waves):
 
 
 def test_codes_need_a_codec(waves):
-    """Features without a codec make mels, and say what codes would need."""
+    """Features without a codec give mels, and an error if codes are requested."""
     features = Features(AUDIO, "/CPU:0", STATS)
     assert features.mel(waves, LENGTHS).shape[0] == len(LENGTHS)
     with pytest.raises(ValueError, match="codes need a codec"):
         features.codes(waves, LENGTHS)
 
 
-def test_a_reference_is_heard_through_twice_the_transform():
-    """With XTTS's settings the reference's mel is the published conditioning mel."""
+def test_a_reference_mel_has_twice_the_fft_size():
+    """With XTTS's settings the reference mel is the published conditioning mel."""
     assert reference_spec(AudioSection()) == CONDITIONING
     samples, count = reference_shape(AudioSection(), 6.0, 2000)
     assert count == frame_count(samples, CONDITIONING) == frame_count(6 * 22050, CONDITIONING)
 
 
 def test_a_reference_is_no_longer_than_the_shapes_recordings():
-    """A short shape, which has more rows, hears less of a voice."""
+    """A short shape, which has more rows, uses a shorter reference."""
     assert reference_shape(AudioSection(), 6.0, 200)[1] == 200
 
 
 @pytest.mark.parametrize("n_fft", [1024, 1023])
 def test_samples_for_frames_is_the_longest_wave(n_fft):
-    """One sample more would be one frame more."""
+    """One more sample would give one more frame."""
     spec = MelSpec(n_fft=n_fft, win_length=n_fft)
     for count in (1, 2, 128):
         samples = samples_for(count, spec)

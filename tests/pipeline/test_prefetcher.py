@@ -1,4 +1,4 @@
-"""The prefetcher hands out everything in the plan's order and nothing else, at any speed, and leaves no thread."""
+"""The prefetcher yields exactly the plan's batches in order, at any speed, and leaves no thread."""
 
 import threading
 import time
@@ -15,17 +15,17 @@ from xtts.pipeline.sources import HostBatch
 from xtts.planning.batch_order import BatchOrder
 from xtts.planning.shapes import Shape
 
-LIMIT = 600  # seconds: a guard against hanging, for the slowest of machines
+LIMIT = 600  # seconds: a guard against hanging, for the slowest machines
 SIZE = Shape(text_length=1, mel_frames=4, joint_length=41, batch_size=3)
 
 
 def order(utterances=23, batch_sizes=(2, 3), seed=1, workers=1):
-    """Two shapes, in turn."""
+    """A batch order with two alternating shapes."""
     return BatchOrder((np.arange(utterances) % len(batch_sizes)).astype(np.int16), batch_sizes, seed, workers)
 
 
 class Clock:
-    """Time that passes when a test says so."""
+    """A clock that tests advance."""
 
     now = 100.0
 
@@ -34,7 +34,7 @@ class Clock:
 
 
 class Numbers:
-    """A source whose batches are the numbers of their utterances; what it does besides is up to a test."""
+    """A source whose batches are their utterances' numbers, with hooks for a test."""
 
     def __init__(self, before_read=None, before_finish=None, lost=lambda number: ()):
         self._before_read, self._before_finish, self._lost = before_read, before_finish, lost
@@ -59,7 +59,7 @@ class Numbers:
 
 
 def planned(plan, start, stop, accumulated=1):
-    """What each step should be: its shapes and, batch by batch, its utterances."""
+    """The expected steps: each with its shape and the utterances of its batches."""
     replicas = [plan.run(start * accumulated, worker) for worker in range(plan.workers)]
     batches = zip(*replicas)
     for step in range(start, stop):
@@ -81,7 +81,7 @@ def threads():
 
 @pytest.fixture(autouse=True)
 def no_thread_is_left():
-    """Whatever a test does, its feeds have ended when it has."""
+    """Every test ends with all prefetcher threads finished."""
     yield
     assert threads() == []
 
@@ -98,19 +98,19 @@ def no_thread_is_left():
     steps=st.integers(0, 12),
     jitter=st.integers(0, 3),
 )
-def test_the_order_is_the_plans(readers, buffer_size, accumulated, workers, start, steps, jitter):
-    """Whatever the readers, the buffer and their speed: each step has the batches the plan says, and no others."""
+def test_batches_come_in_the_plans_order(readers, buffer_size, accumulated, workers, start, steps, jitter):
+    """Whatever the readers, the buffer and their speed, each step has exactly the planned batches."""
     plan = order(workers=workers)
     source = Numbers(before_read=lambda number: time.sleep(0.001 * (number * 7 % (jitter + 1))))
     with Prefetcher(plan, source, start, start + steps, accumulated, buffer_size, readers) as feed:
         found = handed_out(feed)
     assert found == list(planned(plan, start, start + steps, accumulated))
     numbers = range(start * accumulated, (start + steps) * accumulated)
-    assert sorted(source.read_numbers) == list(numbers)  # and nothing was read in vain
+    assert sorted(source.read_numbers) == list(numbers)  # and nothing more was read
 
 
 def test_an_epoch_loses_and_repeats_nothing():
-    """Two epochs, of which the first ends in the middle of a step's batches: every utterance twice."""
+    """In two epochs, the first of which ends within an accumulation step, every utterance occurs twice."""
     plan = order(20)
     assert plan.batches_per_epoch == 9
     with Prefetcher(plan, Numbers(), 0, 9, accumulated=2, readers=3) as feed:
@@ -118,15 +118,15 @@ def test_an_epoch_loses_and_repeats_nothing():
     assert sorted(places[:20]) == sorted(places[20:]) == list(range(20))
 
 
-def test_going_on_is_an_integer():
-    """A feed that starts at a step hands out what one from the beginning would."""
+def test_a_resumed_prefetcher_continues_the_order():
+    """A prefetcher that starts at a step yields what one from the beginning would."""
     plan = order()
     with Prefetcher(plan, Numbers(), 0, 40) as whole, Prefetcher(plan, Numbers(), 17, 40, readers=2) as rest:
         assert handed_out(whole)[17:] == handed_out(rest)
 
 
-def test_totals_are_those_of_all_batches():
-    """A step's totals add up over the batches and replicas that share it, and are at least 1 to be divided by."""
+def test_totals_are_summed_over_all_batches():
+    """A step's totals are sums over its batches and replicas, and at least 1, because losses are divided by them."""
     plan = order(workers=2)
     with Prefetcher(plan, Numbers(), 0, 9, accumulated=3) as feed:
         for work in feed:
@@ -147,8 +147,8 @@ def test_totals_are_those_of_all_batches():
     steps=st.integers(0, 12),
     jitter=st.integers(0, 3),
 )
-def test_the_order_is_the_plans_whoever_makes_a_batch(devices, buffer_size, accumulated, seconds, steps, jitter):
-    """Whatever was measured of the devices, and however they differ from it: each step has the batches it should."""
+def test_the_order_is_independent_of_the_devices(devices, buffer_size, accumulated, seconds, steps, jitter):
+    """Each step has its planned batches, whatever speeds were measured and however the devices differ from them."""
     plan, source = order(), Numbers()
 
     def maker(device):
@@ -164,8 +164,8 @@ def test_the_order_is_the_plans_whoever_makes_a_batch(devices, buffer_size, accu
     assert sum(one["batches"] for one in feed.scheduler.shares()) == steps * accumulated
 
 
-def test_a_slow_device_gets_less_work_and_holds_up_none():
-    """One that takes as long as five batches of the other makes fewer, and while it does the other goes on past it."""
+def test_a_slow_device_gets_less_work_and_delays_none():
+    """A device that is five times slower makes fewer batches, and the other continues meanwhile."""
     source, clock, steps = Numbers(), Clock(), 120
     changed, begun, done = threading.Condition(), {"slow": 0}, {"fast": 0}
 
@@ -180,7 +180,7 @@ def test_a_slow_device_gets_less_work_and_holds_up_none():
     def fast(batch):
         with changed:
             assert changed.wait_for(lambda: begun["slow"], LIMIT)
-            clock.now += 1  # a second for each batch of the fast device, however long that really takes
+            clock.now += 1  # one second for each batch of the fast device, however long it really takes
             done["fast"] += 1
             changed.notify_all()
         return source.finish(batch)
@@ -193,12 +193,12 @@ def test_a_slow_device_gets_less_work_and_holds_up_none():
     assert shares["slow"]["batches_per_second"] < shares["fast"]["batches_per_second"]
 
 
-def test_what_one_device_fails_at_is_raised_in_its_place():
-    """All that comes before it is handed out, whoever makes it; nothing is left running."""
+def test_a_devices_exception_is_raised_in_order():
+    """All batches before the failed one are yielded first, and no thread keeps running."""
     source, tried = Numbers(), threading.Event()
 
     def succeed(rows):
-        assert tried.wait(LIMIT)  # or it might make all there is before the other has begun
+        assert tried.wait(LIMIT)  # or it might make all the batches before the other has started
         return source.finish(rows)
 
     def fail(rows):
@@ -215,14 +215,14 @@ def test_what_one_device_fails_at_is_raised_in_its_place():
 # Buffer
 
 
-def test_a_buffer_that_may_follows_the_run(monkeypatch):
-    """It grows when the model had to wait although the buffer was full before, says so once, and changes no batch."""
+def test_an_automatic_buffer_adapts_to_the_run(monkeypatch):
+    """It grows when the model waited although the buffer had been full, logs that once, and changes no batch."""
     monkeypatch.setattr("xtts.pipeline.prefetcher.is_memory_short", lambda: False)
     plan, said, gate = order(), [], threading.Event()
     source = Numbers(before_finish=lambda batch: gate.wait(LIMIT))
 
     class Waiting(Clock):
-        """0.02 seconds pass, and the source goes on, when the model asks while `is_dry`."""
+        """Advances 0.02 seconds and lets the source continue when the model asks while `is_dry`."""
 
         is_dry = False
 
@@ -243,15 +243,15 @@ def test_a_buffer_that_may_follows_the_run(monkeypatch):
                 while feed.depth < feed.capacity:
                     time.sleep(0.001)
                 gate.clear()
-            elif work.step == 13:  # the buffer is empty now, and the next step has to be waited for
+            elif work.step == 13:  # the buffer is empty now, and the next step must be waited for
                 clock.is_dry = True
         assert feed.capacity == 6
     assert found == list(planned(plan, 0, 30))
     assert said == ["the buffer grows from 4 to 6 batches: the model waited 0.02 s although the buffer had been full"]
 
 
-def test_a_slow_consumer_does_not_let_the_buffer_grow():
-    """Never more is ready than the buffer holds, and never more is finished than that and one in hand."""
+def test_a_slow_consumer_does_not_grow_the_buffer():
+    """No more batches are ready than the buffer holds, and at most one more is finished."""
     done = []
     source = Numbers(before_finish=done.append)
     with Prefetcher(order(), source, 0, 30, buffer_size=4, readers=2) as feed:
@@ -259,20 +259,20 @@ def test_a_slow_consumer_does_not_let_the_buffer_grow():
         for taken, _ in enumerate(feed, 1):
             assert feed.depth <= 4
             assert len(done) <= taken + 4 + 1
-            time.sleep(0.002)  # lets the source run as far ahead as it may
+            time.sleep(0.002)  # lets the source run as far ahead as it can
     assert len(done) == 30
 
 
-def test_a_buffer_counts_batches():
-    """With several batches a step it holds as many steps fewer, and at least one."""
+def test_the_buffer_size_counts_batches():
+    """With several batches a step it holds correspondingly fewer steps, and at least one."""
     with Prefetcher(order(), Numbers(), 0, 3, accumulated=4, buffer_size=50) as feed:
         assert feed.capacity == 12
     with Prefetcher(order(), Numbers(), 0, 3, accumulated=4, buffer_size=2) as feed:
         assert feed.capacity == 1
 
 
-def test_filling_waits_until_the_buffer_is_half_full():
-    """The model starts with a supply, and people see it grow: here one batch is finished for each time they look."""
+def test_fill_waits_until_the_buffer_is_half_full():
+    """Training starts with a half-full buffer, and progress is reported for each batch."""
     seen, gate = [], threading.Semaphore(0)
 
     def look(done, total):
@@ -289,8 +289,8 @@ def test_filling_waits_until_the_buffer_is_half_full():
 
 
 @pytest.mark.parametrize("steps", [99, 2], ids=["a long run", "a run that fits in the buffer"])
-def test_filling_waits_at_least_as_long_as_asked(steps):
-    """Also when everything was ready at once."""
+def test_fill_waits_at_least_the_given_time(steps):
+    """It waits even when everything is ready at once."""
     clock, looks = Clock(), []
 
     def look(done, total):
@@ -304,8 +304,8 @@ def test_filling_waits_at_least_as_long_as_asked(steps):
     assert looks == [min(steps, 4)] * 3
 
 
-def test_filling_ends_when_there_is_no_more():
-    """A run of fewer steps than half a buffer is ready when all of it is there; one that fails is not waited for."""
+def test_fill_ends_when_there_is_no_more():
+    """A run of fewer steps than half a buffer starts when all are ready; a failed source is not waited for."""
     with Prefetcher(order(), Numbers(), 0, 2, buffer_size=50) as feed:
         feed.fill(0.0)
         assert feed.depth == 2
@@ -320,8 +320,8 @@ def test_filling_ends_when_there_is_no_more():
 
 
 def test_the_data_device_works_while_the_model_does():
-    """While the consumer is at work on a step another batch is finished; every batch has its interval, in order."""
-    allowed = threading.Semaphore(2)  # batches; those of step 0
+    """While the consumer works on a step another batch is finished; every batch has its interval, in order."""
+    allowed = threading.Semaphore(2)  # batches, those of step 0
     source = Numbers(before_finish=lambda rows: allowed.acquire(timeout=LIMIT))
     with Prefetcher(order(), source, 0, 20, accumulated=2, buffer_size=4) as feed:
         for work in feed:
@@ -339,24 +339,24 @@ def test_the_data_device_works_while_the_model_does():
 
 INTERVALS = st.lists(
     st.integers(0, 30), unique=True
-).map(  # in order, and apart
+).map(  # in order, and disjoint
     lambda times: [Interval(*pair) for pair in zip(sorted(times)[::2], sorted(times)[1::2])]
 )
 
 
 @given(ones=INTERVALS, others=INTERVALS)
 def test_overlap_is_the_share_of_time_in_which_both_work(ones, others):
-    """Second by second; nothing is known of a device that never worked."""
+    """The share is checked second by second; it is None for a device that never worked."""
     mine, theirs = ({at for one in intervals for at in range(one.start, one.stop)} for intervals in (ones, others))
     assert overlap(ones, others) == (pytest.approx(len(mine & theirs) / len(mine)) if mine else None)
 
 
 def test_waiting_is_measured():
-    """The seconds are those for which the step handed out last was waited for."""
+    """`waited` is the time the consumer waited for the last step."""
     asked = threading.Event()
 
     class Asking(Clock):
-        """Lets the source go on once the model has asked."""
+        """Lets the source continue once the model has asked."""
 
         def __call__(self):
             now = self.now
@@ -375,8 +375,8 @@ def test_waiting_is_measured():
         assert feed.waited == 2
 
 
-def test_readers_read_at_the_same_time():
-    """As many batches are being read at once as there are readers: each waits for the others to have begun."""
+def test_readers_read_concurrently():
+    """As many batches are read at once as there are readers: each waits until the others have started."""
     together = threading.Barrier(3, timeout=LIMIT)
 
     def meet(number):
@@ -387,11 +387,11 @@ def test_readers_read_at_the_same_time():
         assert len(handed_out(feed)) == 6
 
 
-# What goes wrong
+# Errors
 
 
 def test_a_readers_exception_names_the_utterances():
-    """It reaches whoever takes the batch, after all that were good, with ids and not only numbers."""
+    """It is raised after all good batches were yielded, and lists the ids of the utterances."""
     plan = order()
 
     def fail(number):
@@ -412,8 +412,8 @@ def test_a_readers_exception_names_the_utterances():
     assert isinstance(caught.value.__cause__, ValueError)
 
 
-def test_a_sentence_for_the_user_stays_what_it_is():
-    """An error that is already a sentence is not wrapped in another."""
+def test_a_user_error_is_not_wrapped():
+    """An error that is already a message for the user is raised unchanged."""
 
     def fail(number):
         raise XttsError("the disk is gone; put it back")
@@ -424,7 +424,7 @@ def test_a_sentence_for_the_user_stays_what_it_is():
 
 
 def test_the_data_devices_exception_reaches_the_consumer():
-    """What fails while features are made is raised where the batch is taken, as it is."""
+    """An exception in computing features is raised unchanged where the batch is requested."""
 
     def fail(rows):
         raise MemoryError("the data device is full")
@@ -435,8 +435,8 @@ def test_the_data_devices_exception_reaches_the_consumer():
         next(iter(feed))
 
 
-def test_an_utterance_that_turns_bad_is_told_once():
-    """However often it comes again."""
+def test_an_utterance_that_becomes_unreadable_is_reported_once():
+    """It is reported once, however often it is drawn."""
     told = []
     source = Numbers(lost=lambda number: [("utterance-3", "it breaks off")] if number % 4 == 0 else [])
     with Prefetcher(order(), source, 0, 30, on_lost=lambda *one: told.append(one)) as feed:
@@ -444,8 +444,8 @@ def test_an_utterance_that_turns_bad_is_told_once():
     assert told == [("utterance-3", "it breaks off")]
 
 
-def test_too_many_bad_ones_stop_the_run():
-    """More than a tenth of all utterances, and there is a sentence with how many, of how many, and the last reason."""
+def test_too_many_unreadable_utterances_stop_the_run():
+    """With more than a tenth unreadable, the error gives the count, the total and the last reason."""
     told = []
     source = Numbers(lost=lambda number: [(f"utterance-{number}", f"reason {number}")])
     with Prefetcher(order(), source, 0, 30, on_lost=lambda *one: told.append(one)) as feed, pytest.raises(
@@ -458,8 +458,8 @@ def test_too_many_bad_ones_stop_the_run():
     )
 
 
-def test_one_bad_one_of_a_few_does_not_stop_the_run():
-    """In a corpus of five a single one is more than a tenth, and yet no reason to stop."""
+def test_one_unreadable_utterance_of_a_few_does_not_stop_the_run():
+    """In a corpus of five a single utterance is more than a tenth, but training continues."""
     source = Numbers(lost=lambda number: [("utterance-0", "gone")])
     with Prefetcher(order(5), source, 0, 30) as feed:
         assert len(handed_out(feed)) == 30
@@ -467,7 +467,7 @@ def test_one_bad_one_of_a_few_does_not_stop_the_run():
 
 @pytest.mark.parametrize("way", ["break", "exception", "at once", "full", "slow reader"])
 def test_leaving_early_leaves_no_thread(way):
-    """Whenever it is left, every thread ends, and what was not begun is not read."""
+    """Whenever the consumer stops, every thread ends and no further batch is read."""
     started, released = threading.Event(), threading.Event()
 
     def slowly(number):

@@ -1,4 +1,4 @@
-"""The scheduler assigns batches by the measured speed of each device, here on a clock that the test moves."""
+"""The scheduler assigns batches by the measured speed of each device, here on a simulated clock."""
 
 import pytest
 from hypothesis import given
@@ -20,7 +20,7 @@ def divided(*seconds):
 
 
 def test_a_device_takes_what_no_other_would_finish_sooner():
-    """Equal ones take the next batch; one that is ten times slower the one that is ready when it is wanted."""
+    """Equal devices take the next batch; one ten times slower takes one that will be ready when it is needed."""
     scheduler, _ = divided(1.0, 1.0)
     assert [scheduler.choose(device, range(50)) for device in (0, 1)] == [0, 0]
     scheduler, _ = divided(1.0, 10.0)
@@ -30,21 +30,21 @@ def test_a_device_takes_what_no_other_would_finish_sooner():
     assert scheduler.choose(2, range(50)) == 18
 
 
-def test_a_device_that_would_only_hold_up_the_others_gets_nothing():
-    """Where all there is room for will be made sooner without it."""
+def test_a_device_that_would_only_delay_the_others_gets_nothing():
+    """A slow device is idle if the others would finish all pending batches sooner."""
     scheduler, _ = divided(1.0, 10.0)
     assert scheduler.choose(1, range(9)) is None
     assert scheduler.choose(1, []) is None
 
 
-def test_nothing_is_known_before_the_first_batch():
-    """Then everybody takes the next."""
+def test_without_measurements_every_device_takes_the_next_batch():
+    """No device has a measured speed before its first batch."""
     scheduler, _ = divided(None, None)
     assert [scheduler.choose(device, range(50)) for device in (0, 1)] == [0, 0]
 
 
-def test_what_is_measured_counts():
-    """The average follows, and shares say who made how much at what rate."""
+def test_measured_speeds_are_averaged():
+    """Speeds follow the measurements, and shares give each device's batches and rate."""
     scheduler, clock = divided(1.0, None)
     for device, took in ((0, 2.0), (1, 4.0), (0, 2.0)):
         scheduler.begin(device)
@@ -59,11 +59,11 @@ def test_what_is_measured_counts():
     ]
 
 
-def test_a_device_that_is_stuck_is_not_waited_for():
-    """The longer it is overdue, the less is expected of it, until others take what they had left to it."""
+def test_a_stalled_device_is_not_waited_for():
+    """The longer it is overdue, the slower it is assumed to be, until others take the work left to it."""
     scheduler, clock = divided(1.0, 5.0)
     scheduler.begin(0)
-    assert scheduler.choose(1, range(10)) == 3  # begun just now: four more in the five seconds, one of them not sooner
+    assert scheduler.choose(1, range(10)) == 3  # just started: four more in the five seconds, one of them not sooner
     clock.now += 30
     assert scheduler.choose(1, range(10)) == 0
 
@@ -74,8 +74,8 @@ def test_a_device_that_is_stuck_is_not_waited_for():
     equal=st.booleans(),
     now=st.floats(400, 1e6),
 )
-def test_the_fastest_always_takes_the_next_batch(seconds, busy, equal, now):
-    """So there is always somebody who goes on, however the others are held up, and if all are equally fast."""
+def test_the_fastest_device_always_takes_the_next_batch(seconds, busy, equal, now):
+    """So one device always proceeds, even if the others are stalled or all are equally fast."""
     seconds = seconds[:1] * len(seconds) if equal else seconds
     scheduler, clock = divided(*seconds)
     fastest = min(range(len(seconds)), key=seconds.__getitem__)
@@ -87,8 +87,8 @@ def test_the_fastest_always_takes_the_next_batch(seconds, busy, equal, now):
     assert scheduler.choose(fastest, ["next"]) == "next"
 
 
-def test_work_is_divided_by_rates():
-    """Simulated for a thousand batches: shares are as the rates are, and none is later than its place allows."""
+def test_work_is_divided_by_speed():
+    """In a simulation of a thousand batches the shares match the speeds, and none is later than its turn allows."""
     scheduler, clock = divided(1.0, 2.0, 8.0)
     free, left, late = {0: 0.0, 1: 0.0, 2: 0.0}, list(range(1000)), 0.0
     while left:
@@ -106,4 +106,4 @@ def test_work_is_divided_by_rates():
         late = max(late, free[device] - (chosen + 1) / (1 + 1 / 2 + 1 / 8))
     shares = [one["share"] for one in scheduler.shares()]
     assert shares == pytest.approx([8 / 13, 4 / 13, 1 / 13], abs=0.01)
-    assert late < 8  # seconds; a batch of the slow device is begun before its turn, so that it is hardly waited for
+    assert late < 8  # seconds; a slow device's batch is started before its turn, so that it is hardly waited for

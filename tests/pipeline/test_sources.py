@@ -47,12 +47,12 @@ def finished(source, batches, number):
 
 
 def draw(number, row, rows):
-    """The random number by which the voice of a row is chosen."""
+    """The random number that selects the reference voice of a row."""
     return int(random_words(SEED, number, CUTS, 2 * rows)[row])
 
 
 def assert_near(ours, theirs):
-    """Two cuts of one mel, of which one was mirrored at the ends where the other heard on."""
+    """Compare two crops of one mel, where padding may differ at the ends."""
     np.testing.assert_allclose(ours[EDGE:-EDGE], theirs[EDGE:-EDGE], atol=NEAR)
 
 
@@ -60,8 +60,8 @@ def assert_near(ours, theirs):
 
 
 @pytest.mark.parametrize("is_random", [True, False], ids=["training", "validation"])
-def test_the_codecs_batches_are_the_same_live_and_cached(made, is_random):
-    """The same cuts of the same recordings, of the same lengths, nearly equal; blank rows are 0 in both."""
+def test_codec_batches_are_the_same_live_and_cached(made, is_random):
+    """The crops are of the same recordings and lengths, and nearly equal; blank rows are 0 in both."""
     live, cached = made.codec(is_random=is_random), made.codec(cached=True, is_random=is_random)
     starts = set()
     for number, one in enumerate(made.codec_order().batches(0)):
@@ -81,8 +81,8 @@ def test_the_codecs_batches_are_the_same_live_and_cached(made, is_random):
 
 
 @pytest.mark.parametrize("is_random", [True, False], ids=["training", "validation"])
-def test_the_gpts_batches_are_the_same_live_and_cached(made, is_random):
-    """Text, lengths and codes are equal, references nearly; every utterance is there once."""
+def test_gpt_batches_are_the_same_live_and_cached(made, is_random):
+    """Text, lengths and codes are equal, references nearly; every utterance occurs once."""
     live, cached = made.gpt(is_random=is_random), made.gpt(cached=True, is_random=is_random)
     seen = []
     for number, one in enumerate(made.plan.order.batches(0)):
@@ -106,7 +106,7 @@ def test_the_gpts_batches_are_the_same_live_and_cached(made, is_random):
             ids = made.dataset.tokenizer.encode(said.text, said.language)
             assert arrays["text"][row, : arrays["text_lengths"][row]].tolist() == ids
             voice = live._voice(int(position), draw(number, row, one.rows) if is_random else 0)
-            heard = min(count, made.part.lengths.frames[voice])  # what is repeated after that is not on whole frames
+            heard = min(count, made.part.lengths.frames[voice])  # repetition after that is not aligned to whole frames
             assert_near(arrays["reference"][row, :heard], stored["reference"][row, :heard])
             seen.append(int(position))
     assert sorted(seen) == list(range(len(SPEAKERS)))
@@ -114,10 +114,10 @@ def test_the_gpts_batches_are_the_same_live_and_cached(made, is_random):
 
 @pytest.mark.parametrize("cached", [False, True], ids=["live", "cached"])
 @pytest.mark.parametrize("workers", [1, 2])
-def test_batches_of_free_lengths_are_as_long_as_their_longest_member(made, cached, workers):
-    """An epoch has every utterance once, in rows of which at most one is blank to give each replica as many.
+def test_relaxed_batches_are_as_long_as_their_longest_member(made, cached, workers):
+    """An epoch has every utterance once, with at most one blank row a batch to give replicas equal rows.
 
-    What is said is that of the same batch in its static shape, and features are traced once.
+    The rows equal those of the same batch in its static shape, and features are traced once.
     """
     source, static = made.gpt(cached, dynamic_shapes=True), made.gpt(cached)
     order = attrs.evolve(made.plan.order, workers=workers)
@@ -154,16 +154,16 @@ def test_batches_of_free_lengths_are_as_long_as_their_longest_member(made, cache
     assert all(function.traces <= 1 for function in source._features.functions)
 
 
-def test_stored_features_are_made_once(made):
-    """A second filling finds every chunk there."""
+def test_features_are_stored_once(made):
+    """Filling the store again computes nothing."""
     made.gpt(cached=True)
     before = [function.calls for function in made.features.functions]
     made.gpt(cached=True)
     assert [function.calls for function in made.features.functions] == before
 
 
-def test_no_blank_row_is_made_to_be_stored_where_lengths_are_free(made, monkeypatch):
-    """It would cost as much as any other. What is stored is what static shapes store."""
+def test_no_blank_rows_are_computed_for_a_store_with_relaxed_shapes(made, monkeypatch):
+    """A blank row would cost as much as any other; the stored features equal those with static shapes."""
     free, rows = Features(AUDIO, "/CPU:0", STATS, made.model, dynamic_shapes=True), []
     whole = free.mel
     monkeypatch.setattr(free, "mel", lambda waves, lengths: rows.append(len(waves)) or whole(waves, lengths))
@@ -177,8 +177,8 @@ def test_no_blank_row_is_made_to_be_stored_where_lengths_are_free(made, monkeypa
 
 
 @pytest.mark.parametrize("cached", [False, True], ids=["live", "cached"])
-def test_counts_are_what_the_losses_are_means_of(made, cached):
-    """What the host counts of a batch is what the model counts, blank rows among them."""
+def test_counts_match_the_denominators_of_the_losses(made, cached):
+    """The host counts the same tokens and frames in a batch as the model, including blank rows."""
     gpt = TrainableGpt(made.recipe, made.dataset.tokenizer, made.plan.layout.shapes)
     one = next(iter(made.plan.order.batches(0)))
     rows, arrays = finished(made.gpt(cached), [one], 0)
@@ -197,7 +197,7 @@ def test_counts_are_what_the_losses_are_means_of(made, cached):
 
 @given(number=st.integers(0, 2**40), position=st.integers(0, len(SPEAKERS) - 1), seed=st.integers(0, 2**31 - 1))
 def test_a_batch_is_a_function_of_seed_and_number(made, number, position, seed):
-    """The same whenever it is asked for, and by whom; a cut is never longer than its recording."""
+    """It does not depend on when or by which source it is read, and a crop is never longer than its recording."""
     recipe = attrs.evolve(made.recipe, run=attrs.evolve(made.recipe.run, seed=seed))
     for make_source in (made.codec, made.gpt):
         first, second = make_source(recipe=recipe), make_source(recipe=recipe)
@@ -212,8 +212,8 @@ def test_a_batch_is_a_function_of_seed_and_number(made, number, position, seed):
         assert not one.lost
 
 
-def test_other_numbers_and_seeds_are_other_cuts(made):
-    """Training hears another part of a long recording each time; validation always the same."""
+def test_other_numbers_and_seeds_give_other_crops(made):
+    """Training uses a new crop of a long recording each time; validation always uses the same."""
     other = attrs.evolve(made.recipe, run=attrs.evolve(made.recipe.run, seed=6))
 
     def cuts(source):
@@ -224,8 +224,8 @@ def test_other_numbers_and_seeds_are_other_cuts(made):
     assert cuts(made.codec()) != cuts(made.codec(recipe=other))
 
 
-def test_replicas_lie_one_after_the_other(made):
-    """A step of two replicas has the rows of both, each with its own blanks."""
+def test_rows_of_replicas_are_consecutive(made):
+    """A step of two replicas has the rows of both, each with its own blank rows."""
     source = made.gpt()
     shape = int(made.plan.layout.shape_of[0])
     rows, arrays = finished(source, [batch(0, 1, shape=shape, rows=3), batch(2, shape=shape, rows=3)], 0)
@@ -243,8 +243,8 @@ def numbered(monkeypatch):
     monkeypatch.setattr(Recordings, "wave", lambda self, at: np.full(self.lengths.samples[at], at + 1, np.float32))
 
 
-def test_a_voice_is_heard_in_another_recording_of_its_speaker(made, numbered):
-    """Never in what is to be said, where there is another; in time in all of them; a lone one in itself."""
+def test_a_reference_is_another_recording_of_the_speaker(made, numbered):
+    """Over time all other recordings are used, never the target itself, unless it is the speaker's only one."""
     source, heard = made.gpt(), {}
     for number in range(60):
         for position in range(len(SPEAKERS)):
@@ -258,8 +258,8 @@ def test_a_voice_is_heard_in_another_recording_of_its_speaker(made, numbered):
 
 
 @pytest.mark.parametrize("cached", [False, True], ids=["live", "cached"])
-def test_what_is_too_short_to_be_a_reference_is_repeated(made, cached):
-    """A voice of a quarter of a second fills half a second, and is heard until the end."""
+def test_a_short_reference_is_repeated(made, cached):
+    """A recording of a quarter of a second is repeated to fill half a second."""
     source = made.gpt(cached)
     number = next(number for number in range(99) if source._voice(1, draw(number, 0, 4)) == 0)
     rows, arrays = finished(source, [batch(1, shape=int(made.plan.layout.shape_of[1]))], number)
@@ -274,7 +274,7 @@ def test_what_is_too_short_to_be_a_reference_is_repeated(made, cached):
     assert np.abs(reference).sum(axis=1).min() > 0
 
 
-# What turns bad
+# Unreadable recordings
 
 
 def spoil(made, id, how):
@@ -290,8 +290,8 @@ def spoil(made, id, how):
 @pytest.mark.parametrize(
     ("how", "why"), [("deleted", "no such file"), ("truncated", "u03.wav"), ("replaced", "length has changed")]
 )
-def test_an_utterance_that_turns_bad_is_a_blank_row(own, how, why):
-    """It is named with the reason, counts for nothing, and the rows beside it are what they were."""
+def test_an_utterance_that_becomes_unreadable_is_a_blank_row(own, how, why):
+    """It is reported with the reason and counts for nothing; the other rows are unchanged."""
     bad = own.position("u03")
     shape = int(own.plan.layout.shape_of[bad])
     gpt, codec = own.gpt(), own.codec()
@@ -316,8 +316,8 @@ def test_an_utterance_that_turns_bad_is_a_blank_row(own, how, why):
     assert (gpt.read([batch(bad, shape=shape)], 7).counts == 0).all()
 
 
-def test_a_voice_that_turns_bad_is_named_and_not_who_wanted_it(own):
-    """One bad recording is one utterance set aside, however many have it for their voice."""
+def test_an_unreadable_reference_is_reported_itself(own):
+    """A bad recording is one unusable utterance, however many rows use it as their reference."""
     source = own.gpt()
     spoil(own, "u06", "deleted")  # bob's
     named = set()
@@ -330,8 +330,8 @@ def test_a_voice_that_turns_bad_is_named_and_not_who_wanted_it(own):
     assert named == {"u06"}
 
 
-def test_what_cannot_be_stored_is_blank_and_named(own):
-    """An utterance that was bad when the store was filled has its reason in every batch it is drawn for."""
+def test_an_utterance_that_cannot_be_stored_is_blank_and_reported(own):
+    """An utterance that was bad when the store was filled has its reason in every batch with it."""
     spoil(own, "u11", "truncated")  # solo
     position = own.position("u11")
     codec, gpt = own.codec(cached=True), own.gpt(cached=True)
@@ -348,8 +348,8 @@ def test_what_cannot_be_stored_is_blank_and_named(own):
 # Traces
 
 
-def test_every_shape_is_traced_before_it_is_wanted(made):
-    """After a trial of each shape an epoch of batches, training and validation, traces nothing on the data device."""
+def test_every_shape_is_traced_in_the_warm_up(made):
+    """After a warm-up with each shape, an epoch of training and validation causes no trace on the data device."""
     fresh = made._replace(features=Features(AUDIO, "/CPU:0", STATS, made.model))
     sources = [(fresh.codec(), fresh.codec_order()), (fresh.gpt(), fresh.plan.order)]
     for source, order in sources:
@@ -363,8 +363,8 @@ def test_every_shape_is_traced_before_it_is_wanted(made):
 
 
 @pytest.mark.parametrize("kind", ["codec", "gpt", "free"])
-def test_what_workers_read_apart_is_what_one_reads_together(made, kind):
-    """Three replicas, dealt to two workers: every row is read by one of them, as it would have been by one for all."""
+def test_workers_together_read_what_one_reads_alone(made, kind):
+    """With three replicas on two workers, every row is read by one of them, as by one worker for all."""
 
     def source(share=None):
         return made.codec(share=share) if kind == "codec" else made.gpt(dynamic_shapes=kind == "free", share=share)
@@ -380,8 +380,8 @@ def test_what_workers_read_apart_is_what_one_reads_together(made, kind):
         assert whole.frames == first.frames == second.frames
 
 
-def test_what_is_drawn_for_an_utterance_does_not_depend_on_the_replicas(made):
-    """One replica that has the whole of a step cuts the same recordings at the same places as two that share it."""
+def test_crops_do_not_depend_on_the_number_of_replicas(made):
+    """One replica with the whole batch crops the same recordings at the same positions as two that share it."""
     one, two = (attrs.evolve(made.codec_order(workers), batch_sizes=(8 // workers,)) for workers in (1, 2))
     alone = made.codec().read([next(one.batches(0))], 0)
     shared = made.codec().read([next(two.batches(0, worker=worker)) for worker in (0, 1)], 0)

@@ -32,8 +32,8 @@ def as_lists(batches):
 
 @given(layouts, st.integers(0, 2**31 - 1), st.integers(0, 50), st.integers(1, 4))
 @settings(deadline=None, max_examples=150)
-def test_an_epoch_holds_every_utterance_once_over_all_workers(layout, seed, epoch, workers):
-    """All workers together see each usable utterance exactly once, in its own shape, in equally many steps."""
+def test_an_epoch_has_every_utterance_once_over_all_workers(layout, seed, epoch, workers):
+    """Together the workers see each usable utterance exactly once, in its own shape, in equally many steps."""
     shape_of, batch_sizes = layout
     order = order_of(shape_of, batch_sizes, seed, workers)
     seen = []
@@ -55,7 +55,7 @@ def test_an_epoch_holds_every_utterance_once_over_all_workers(layout, seed, epoc
 @given(layouts, st.integers(1, 3))
 @settings(deadline=None)
 def test_only_the_last_batch_of_a_shape_has_blank_rows(layout, workers):
-    """In each shape all steps but one are full."""
+    """For each shape all steps but one are full."""
     order = order_of(*layout, workers=workers)
     for shape, rows in enumerate(order.batch_sizes):
         shares = [
@@ -69,8 +69,8 @@ def test_only_the_last_batch_of_a_shape_has_blank_rows(layout, workers):
 
 @given(layouts, st.integers(0, 6), st.integers(0, 40))
 @settings(deadline=None)
-def test_resuming_is_an_integer(layout, epoch, start):
-    """Batches from n on are the epoch's batches without the first n, and a run is its epochs one after the other."""
+def test_an_order_can_start_at_any_batch(layout, epoch, start):
+    """Batches from n on are the epoch's batches without the first n, and a run is its epochs in sequence."""
     order = order_of(*layout)
     assert as_lists(order.batches(epoch, start)) == as_lists(order.batches(epoch))[start:]
     if order.batches_per_epoch:
@@ -78,8 +78,8 @@ def test_resuming_is_an_integer(layout, epoch, start):
         assert as_lists(islice(order.run(start), 10)) == whole[start:]
 
 
-def test_seed_and_epoch_alone_decide_the_order():
-    """The same seed and epoch give the same batches, and another of either gives others."""
+def test_the_order_depends_on_seed_and_epoch_only():
+    """The same seed and epoch give the same batches, and another seed or epoch gives others."""
     first = as_lists(corpus().batches(2))
     assert as_lists(corpus().batches(2)) == first
     assert as_lists(corpus().batches(3)) != first
@@ -87,8 +87,8 @@ def test_seed_and_epoch_alone_decide_the_order():
     assert as_lists(other.batches(2)) != first
 
 
-def test_batches_are_mixed_anew_within_and_across_shapes():
-    """From one epoch to the next, few utterances keep their batch mates, and shapes do not come in runs."""
+def test_batches_are_shuffled_within_and_across_shapes():
+    """From one epoch to the next, few utterances share a batch again, and shapes are not grouped."""
     order = corpus(4000)
     mates = [
         {frozenset(pair) for batch in order.batches(epoch) for pair in zip(batch.utterances, batch.utterances[1:])}
@@ -101,27 +101,27 @@ def test_batches_are_mixed_anew_within_and_across_shapes():
     assert same == pytest.approx(chance, abs=0.08)
 
 
-def test_every_utterance_is_as_likely_to_come_first_as_last():
-    """Over many epochs the mean place of each utterance is the middle: the shuffle has no favourites."""
+def test_the_shuffle_is_uniform():
+    """Over many epochs the mean position of each utterance is the middle."""
     order = order_of([0] * 20, (1,), seed=1)
     places = np.zeros(20)
     for epoch in range(600):
         for place, batch in enumerate(order.batches(epoch)):
             places[batch.utterances[0]] += place
-    spread = np.sqrt((20**2 - 1) / 12 / 600)  # of the mean of 600 even draws from 20 places
+    spread = np.sqrt((20**2 - 1) / 12 / 600)  # of the mean of 600 uniform draws from 20 positions
     assert np.abs(places / 600 - 9.5).max() < 4.5 * spread
 
 
 def test_the_order_is_the_same_on_every_machine():
-    """The digest, and the first batch, are those that were first computed, whatever the release of numpy."""
+    """The digest and the first batch are fixed, whatever the version of NumPy."""
     order = corpus()
     assert order.digest() == GOLDEN_DIGEST
     batch = next(order.batches(0))
     assert (batch.shape, batch.utterances.tolist()) == GOLDEN_BATCH
 
 
-def test_the_digest_names_the_order():
-    """Any other seed, batch size, number of workers or corpus has another digest."""
+def test_the_digest_identifies_the_order():
+    """Another seed, batch size, number of workers or corpus gives another digest."""
     order = corpus()
     others = [
         BatchOrder(order.shape_of, order.batch_sizes, 6),

@@ -1,4 +1,4 @@
-"""dataset: from a recipe to a checked corpus, a tokenizer and length tables, with real files."""
+"""From a recipe to a checked corpus, a tokenizer and length tables, with real files."""
 
 import pytest
 from recordings import ljspeech, record, tone
@@ -19,7 +19,7 @@ def gathered(recipe):
 
 
 def test_a_corpus_is_read_split_and_measured(tmp_path):
-    """Every usable utterance is either trained on or held out, with a row of lengths each."""
+    """Every usable utterance is either in training or held out, with a row of lengths."""
     found, said = gathered(Recipe(data=DataSection(train=corpus(tmp_path), validation_share=0.25)))
     train, held_out = found.train.corpus.utterances, found.held_out.corpus.utterances
     assert (len(train), len(held_out)) == (9, 3)
@@ -29,7 +29,7 @@ def test_a_corpus_is_read_split_and_measured(tmp_path):
     assert "ljspeech" in said[0]
 
 
-def test_a_corpus_for_validation_is_taken_as_it_is(tmp_path):
+def test_a_validation_corpus_is_used_as_it_is(tmp_path):
     """With data.val nothing is held out of data.train."""
     train, val = corpus(tmp_path / "train"), corpus(tmp_path / "val", 3)
     found, _ = gathered(Recipe(data=DataSection(train=train, val=val)))
@@ -37,8 +37,8 @@ def test_a_corpus_for_validation_is_taken_as_it_is(tmp_path):
     assert len(found.held_out.corpus.utterances) == 3
 
 
-def test_what_cannot_be_used_is_set_aside_with_its_reason(tmp_path):
-    """Silence is found by decoding, a text without a letter by the tokenizer, and both are listed once."""
+def test_unusable_utterances_are_rejected_with_their_reason(tmp_path):
+    """Silence is found by decoding, a text without known letters by the tokenizer, and each is listed once."""
     folder = corpus(tmp_path)
     record(tmp_path / "wavs" / "clip3.wav", 0 * tone(22050))
     lines = (tmp_path / "metadata.csv").read_text(encoding="utf-8").splitlines()
@@ -52,7 +52,7 @@ def test_what_cannot_be_used_is_set_aside_with_its_reason(tmp_path):
 
 
 def test_only_a_fixed_shape_has_the_recipes_limits(tmp_path):
-    """A planned run keeps what is longer than max_mel_frames; a fixed one sets it aside."""
+    """Planned shapes keep recordings longer than max_mel_frames; a fixed shape rejects them."""
     folder = corpus(tmp_path)
     record(tmp_path / "wavs" / "clip0.wav", tone(256 * 900))
     planned, _ = gathered(Recipe(data=DataSection(train=folder, validation_share=0.0)))
@@ -61,8 +61,8 @@ def test_only_a_fixed_shape_has_the_recipes_limits(tmp_path):
     assert [(one.id, one.reason) for one in fixed.rejected] == [("clip0", Reason.AUDIO_LONG)]
 
 
-def test_a_recipe_without_a_corpus_gets_one_that_speaks(tmp_path):
-    """The demo corpus is made beside the runs, in the recipe's languages, and used again the next time."""
+def test_a_recipe_without_a_corpus_uses_the_demo_corpus(tmp_path):
+    """The demo corpus is made beside the runs, in the recipe's languages, and reused the next time."""
     recipe = Recipe(
         run=RunSection(folder=str(tmp_path)), demo=DemoSection(minutes=0.3, voices=2), model=ModelSection(size="tiny")
     )
@@ -76,8 +76,8 @@ def test_a_recipe_without_a_corpus_gets_one_that_speaks(tmp_path):
     assert again.train.corpus.utterances == found.train.corpus.utterances
 
 
-def test_too_little_is_an_error_that_shows_why(tmp_path):
-    """A corpus with nothing usable names the reasons."""
+def test_an_unusable_corpus_is_an_error_with_reasons(tmp_path):
+    """A corpus with no usable utterance is refused with the reasons."""
     folder = corpus(tmp_path, 3)
     for clip in (tmp_path / "wavs").iterdir():
         clip.write_bytes(b"")

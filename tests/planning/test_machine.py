@@ -1,10 +1,10 @@
-"""Whether a machine has a GPU, by its driver and by what is hidden."""
+"""Whether a machine has a GPU, by its driver and the visible devices."""
 
 from xtts.planning import machine
 
 
-def test_a_hidden_gpu_does_not_count(monkeypatch):
-    """CUDA_VISIBLE_DEVICES hides GPUs from TensorFlow, and from the choice of shapes."""
+def test_a_hidden_gpu_is_not_counted(monkeypatch):
+    """A GPU hidden by CUDA_VISIBLE_DEVICES does not affect the choice of shapes."""
     monkeypatch.setattr(machine.shutil, "which", lambda name: f"/usr/bin/{name}")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
     assert machine.has_gpu()

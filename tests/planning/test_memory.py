@@ -36,7 +36,7 @@ def budget_of(size, recipe, device="model", **options):
 
 
 def recipe_of(**changes):
-    """A recipe with settings changed, each in its own section."""
+    """A recipe with these settings changed, whatever their section."""
     sections = {"train": TrainSection, "devices": DevicesSection, "run": RunSection}
     recipe = Recipe()
     for key, value in changes.items():
@@ -45,31 +45,31 @@ def recipe_of(**changes):
     return recipe
 
 
-def test_weights_gradients_and_optimizer_are_counted_in_floats():
-    """Weights and gradients take four bytes each, AdamW's moments and the running average twelve."""
+def test_weights_gradients_and_optimizer_are_float32():
+    """Weights and gradients take four bytes each, AdamW's moments and the weight average twelve."""
     weights = count_parameters(SIZES["small"], TOKENS)["gpt"].weights
     budget = budget_of("small", recipe_of())
     assert (budget.weights, budget.gradients, budget.optimizer) == (4 * weights, 4 * weights, 12 * weights)
     assert budget.total == 20 * weights + budget.activations + budget.buffer
 
 
-def test_half_precision_halves_activations_and_keeps_a_copy_of_the_weights():
-    """In bfloat16 activations take half the bytes, and the weights are there in both types."""
+def test_half_precision_halves_activations_and_keeps_master_weights():
+    """In bfloat16 activations take half the bytes, and the weights exist in both types."""
     whole, half = budget_of("small", recipe_of()), budget_of("small", recipe_of(precision="bfloat16"))
     assert half.activations == pytest.approx(whole.activations / 2, abs=1)
     assert half.weights == whole.weights * 3 // 2
     assert half.optimizer == whole.optimizer
 
 
-def test_gradients_that_are_added_up_are_held_twice():
-    """Accumulation keeps the sum beside the gradients of the batch."""
+def test_gradient_accumulation_keeps_two_gradients():
+    """Accumulation keeps the sum in addition to the gradients of the batch."""
     assert (
         budget_of("tiny", recipe_of(gradient_accumulation_steps=4)).gradients
         == 2 * budget_of("tiny", recipe_of()).gradients
     )
 
 
-def test_activations_are_level_across_shapes_of_as_many_tokens():
+def test_activations_are_similar_for_shapes_with_equal_tokens():
     """Short shapes with more rows need about as many bytes as the longest with fewer."""
     shapes = shapes_of(16, (40, 230), (80, 450), (120, 650), (180, 860))
     for name in ("tiny", "v2"):
@@ -77,8 +77,8 @@ def test_activations_are_level_across_shapes_of_as_many_tokens():
         assert max(needed) < 1.25 * min(needed)
 
 
-def test_the_buffer_holds_as_many_batches_as_asked():
-    """The buffer grows with buffer_size; auto takes what memory allows, up to fifty batches."""
+def test_the_buffer_has_the_configured_number_of_batches():
+    """Its bytes grow with buffer_size; "auto" uses what memory allows, up to fifty batches."""
     one = budget_of("tiny", recipe_of(buffer_size=1)).buffer
     assert budget_of("tiny", recipe_of(buffer_size=7)).buffer == 7 * one
     assert budget_of("tiny", recipe_of(buffer_size="auto")).buffer == 50 * one
@@ -87,16 +87,16 @@ def test_the_buffer_holds_as_many_batches_as_asked():
     assert budget_of("tiny", tight).fits
 
 
-def test_the_stage_that_needs_most_is_the_one_shown():
-    """A run of both stages needs what the transformer needs; one of the codec alone needs less."""
+def test_the_stage_that_needs_most_is_shown():
+    """A run of both stages needs what the GPT needs; one of the codec alone needs less."""
     both, codec = budget_of("tiny", recipe_of()), budget_of("tiny", recipe_of(stages=("codec",)))
     assert (both.stage, codec.stage) == ("gpt", "codec")
     assert codec.total < both.total
     assert codec.weights == 4 * count_parameters(SIZES["tiny"], TOKENS)["codec"].total
 
 
-def test_what_fits_gets_no_advice():
-    """A recipe within its limits is left alone."""
+def test_a_recipe_that_fits_gets_no_advice():
+    """A recipe within its memory limits gets none."""
     recipe = recipe_of()
     assert estimate_of("tiny", recipe).advice() == []
 
@@ -106,7 +106,7 @@ def test_what_fits_gets_no_advice():
     [("tiny", 2950, "devices.buffer_size"), ("v2", 24_000, "train.batch_size"), ("v2", 9000, "model.size")],
 )
 def test_following_the_advice_makes_it_fit(size, limit, key):
-    """Advice names a key and a value with which the run then fits: the buffer first, then the batch, then the size."""
+    """The advice gives a key and a value with which the run fits: the buffer first, then the batch, then the size."""
     recipe = recipe_of(model_gpu_memory_limit=limit)
     lengths = ((60, 400), (180, 860))
     (advice,) = estimate_of(size, recipe, shapes=shapes_of(16, *lengths)).advice()
@@ -126,27 +126,27 @@ def test_following_the_advice_makes_it_fit(size, limit, key):
         assert not budget_of(size, recipe_of(model_gpu_memory_limit=limit, buffer_size=int(value) + 1)).fits
 
 
-def test_the_data_device_has_a_limit_of_its_own():
-    """Features that do not fit on the data device are told by its own key."""
+def test_the_data_device_has_its_own_limit():
+    """If features do not fit on the data device, the advice names that device's key."""
     recipe = recipe_of(data_gpu_memory_limit=100)
     (advice,) = estimate_of("tiny", recipe).advice()
     assert advice.startswith("the data device")
     assert "devices.data_gpu_memory_limit gives it 100" in advice
 
 
-def test_a_data_device_makes_the_rows_of_every_replica():
-    """Features of two replicas take twice the memory of one's."""
+def test_a_data_device_computes_the_rows_of_every_replica():
+    """Features for two replicas take twice the memory of one's."""
     one, two = (budget_of("tiny", recipe_of(), "data", replicas=count) for count in (1, 2))
     assert two.activations == 2 * one.activations
 
 
 def test_without_stages_nothing_is_counted():
-    """A plan of shapes alone has no bytes and no advice on them."""
+    """A plan of shapes alone has no memory estimate and no advice."""
     estimate = attrs.evolve(estimate_of("v2", recipe_of(model_gpu_memory_limit=1)), stages=())
     assert (estimate.budgets(), estimate.advice()) == ({}, [])
 
 
-def test_limits_are_in_force_only_with_two_devices_named():
+def test_limits_apply_only_with_two_devices():
     """The dual pipeline needs both data_gpu and model_gpu."""
     assert not memory.is_dual(recipe_of())
     assert not memory.is_dual(recipe_of(model_gpu=1))

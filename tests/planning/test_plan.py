@@ -31,7 +31,7 @@ def planned(text, count=600, **more):
 
 @pytest.mark.parametrize("mode", ["planned", "fixed", "relaxed"])
 def test_a_plan_is_json_with_every_key(mode):
-    """Each way to shape a corpus gives a plan that JSON can hold, and its numbers add up."""
+    """Every kind of shapes gives a plan in JSON, and its numbers add up."""
     found = planned(f"[data]\nshapes = '{mode}'")
     told = json.loads(json.dumps(found.as_json()))
     assert all(key in told for key in KEYS)
@@ -48,8 +48,8 @@ def test_a_plan_is_json_with_every_key(mode):
         assert budget["total"] == sum(budget[part] for part in parts)
 
 
-def test_ratios_are_those_of_the_batches_themselves():
-    """Work over real work is what adding up every row of every batch gives, blank ones for the computed ratio."""
+def test_ratios_match_the_batches_themselves():
+    """The work ratios equal those summed over every row of every batch, with blank rows in the computed one."""
     found = planned("[data]\nshape_count = 5", count=300)
     text, mel = corpus(300)
     width = 256
@@ -69,7 +69,7 @@ def test_ratios_are_those_of_the_batches_themselves():
 
 
 def test_relaxed_batches_are_as_long_as_their_longest_member():
-    """With free lengths padding is what the batches of an epoch need, less than with as many shapes, in one trace."""
+    """With relaxed shapes padding is that of an epoch's batches, less than with as many shapes, in one trace."""
     found = planned("[data]\nshapes = 'relaxed'", count=3000)
     text, mel = corpus(3000)
     joint = 39 + text + -(-mel // 4)
@@ -80,8 +80,8 @@ def test_relaxed_batches_are_as_long_as_their_longest_member():
     assert found.work.ratio < planned("[data]\nshape_count = 16", count=3000).work.ratio
 
 
-def test_relaxed_workers_have_as_many_rows_each():
-    """A step is as long as its longest member on any worker, and blank rows are only those that make workers equal."""
+def test_relaxed_workers_have_equal_rows():
+    """A step is as long as its longest member on any worker, and blank rows only make the workers equal."""
     found = planned("[data]\nshapes = 'relaxed'", replicas=3)
     text, mel = corpus()
     joint = 39 + text + -(-mel // 4)
@@ -95,8 +95,8 @@ def test_relaxed_workers_have_as_many_rows_each():
     assert sum(shape["blank_rows"] for shape in found.as_json()["shapes"]) == rows - 600 > 0
 
 
-def test_a_fixed_shape_loses_what_planned_shapes_keep():
-    """Under pad_to_fixed_length the clips beyond the limits are counted by reason; planned shapes take them all."""
+def test_a_fixed_shape_rejects_what_planned_shapes_keep():
+    """With pad_to_fixed_length clips beyond the limits are counted by reason; planned shapes keep them all."""
     fixed = planned("[data]\npad_to_fixed_length = true\nmax_text_length = 120\nmax_mel_frames = 700")
     text, mel = corpus()
     long_text = int((text > 120).sum())
@@ -112,8 +112,8 @@ def test_a_fixed_shape_loses_what_planned_shapes_keep():
     assert free.work.ratio < fixed.work.ratio
 
 
-def test_what_was_set_aside_before_is_counted_with_the_rest():
-    """Reasons from the corpus and reasons of the plan stand in one table, most frequent first."""
+def test_earlier_rejections_are_counted_with_the_plans():
+    """Reasons from the corpus and reasons of the plan are in one table, most frequent first."""
     text, mel = corpus(50)
     text[0], mel[1] = 403, 5000
     found = make_plan(parse_recipe("[run]\nname = 'test'"), text, mel, 60, rejected={"silence": 7, "no such file": 1})
@@ -126,8 +126,8 @@ def test_what_was_set_aside_before_is_counted_with_the_rest():
 
 @given(st.lists(st.tuples(st.integers(1, 450), st.integers(1, 2600)), min_size=1, max_size=40), st.integers(1, 9))
 @settings(deadline=None, max_examples=60)
-def test_every_usable_utterance_is_trained_on_once_an_epoch(pairs, batch_size):
-    """Whatever the lengths, an epoch holds exactly the utterances that were not set aside."""
+def test_every_usable_utterance_is_in_an_epoch_once(pairs, batch_size):
+    """Whatever the lengths, an epoch has exactly the utterances that were not rejected."""
     text, mel = (np.array(column) for column in zip(*pairs))
     recipe = parse_recipe(f"[train]\nbatch_size = {batch_size}\n[data]\nshape_count = 3")
     usable = np.flatnonzero((text <= 402) & (mel <= 2412)).tolist()
@@ -152,18 +152,18 @@ def test_every_usable_utterance_is_trained_on_once_an_epoch(pairs, batch_size):
         ('[data]\nshapes = "relaxed"', "relaxed", "relaxed"),
     ],
 )
-def test_shapes_that_nobody_named_are_the_fastest_of_the_machine(text, on_gpu, on_cpu, monkeypatch):
-    """Free lengths without a GPU, unless XLA or a number of shapes is asked for; and always as a run was begun."""
+def test_automatic_shapes_are_the_fastest_for_the_machine(text, on_gpu, on_cpu, monkeypatch):
+    """Relaxed shapes without a GPU, unless XLA or a number of shapes is set; a resumed run keeps its shapes."""
     for is_there, expected in ((True, on_gpu), (False, on_cpu)):
         monkeypatch.setattr(plans.machine, "has_gpu", lambda is_there=is_there: is_there)
         assert plans.resolve_shapes(parse_recipe(text)).data.shapes == expected
         monkeypatch.setattr(plans.machine, "has_gpu", lambda is_there=is_there: not is_there)
-        assert plans.resolve_shapes(parse_recipe(text), has_gpu=is_there).data.shapes == expected  # as devices lie
+        assert plans.resolve_shapes(parse_recipe(text), has_gpu=is_there).data.shapes == expected  # given devices
     assert plans.resolve_shapes(parse_recipe("[data]"), begun="planned").data.shapes == "planned"
 
 
 def test_steps_are_batches_over_accumulation():
-    """With gradients added up over three batches an epoch has a third of the steps, a run three times the epochs."""
+    """With gradients accumulated over three batches an epoch has a third of the steps, a run three times the epochs."""
     one, three = planned(""), planned("[train]\ngradient_accumulation_steps = 3\n[data]\nshape_count = 16")
     assert one.steps_per_epoch == one.order.batches_per_epoch
     assert three.steps_per_epoch == -(-three.order.batches_per_epoch // 3)
@@ -171,7 +171,7 @@ def test_steps_are_batches_over_accumulation():
 
 
 def test_workers_share_the_epoch():
-    """Two mirrored GPUs take half the steps, and the plan counts one worker for each GPU that is visible."""
+    """Two mirrored GPUs take half the steps, and the plan has one worker for each visible GPU."""
     one = planned("", count=4000)
     two = planned("[devices]\nmulti_gpu = true\nvisible_gpus = '0,1'", count=4000)
     assert two.order.workers == 2
@@ -180,13 +180,13 @@ def test_workers_share_the_epoch():
 
 
 def test_a_faster_machine_gets_fewer_shapes():
-    """Traces cost the same on a machine that steps a thousand times faster, so fewer are worth it."""
+    """Traces cost the same on a machine with a thousand times the speed, so fewer are worthwhile."""
     slow, fast = planned("", count=5000), planned("", count=5000, speed=MachineSpeed(work_per_second=30e12))
     assert len(fast.layout.shapes) < len(slow.layout.shapes)
 
 
-def test_blank_rows_of_too_many_shapes_are_told():
-    """Asking for sixteen shapes of a hundred clips is answered with the number that computes least."""
+def test_blank_rows_of_too_many_shapes_are_reported():
+    """For sixteen shapes of a hundred clips the advice is the number of shapes with the least computation."""
     found = planned("[data]\nshape_count = 16", count=100)
     (advice,) = [sentence for sentence in found.advice if "shape_count" in sentence]
     number = int(advice.rpartition("= ")[2])
@@ -195,8 +195,8 @@ def test_blank_rows_of_too_many_shapes_are_told():
     assert not better.advice
 
 
-def test_the_page_says_what_the_json_says():
-    """The page a person reads has the plan's numbers, a line for each shape and a bar for each number of shapes."""
+def test_the_page_matches_the_json():
+    """The printed page has the plan's numbers, a line for each shape and a bar for each number of shapes."""
     found = planned("[data]\nshape_count = 4\n[model]\nsize = 'v2'")
     told, page = found.as_json(), found.text()
     assert "600 utterances" in page
@@ -219,15 +219,15 @@ def test_the_page_says_what_the_json_says():
 
 
 def test_limits_beyond_the_models_positions_are_refused():
-    """A fixed shape longer than the model has positions is a sentence with the key and the most it can be."""
+    """A fixed shape longer than the model's positions is refused with the key and its maximum."""
     with pytest.raises(PlanError, match=r"data.max_text_length = 500.*write at most 402"):
         planned("[data]\nshapes = 'fixed'\nmax_text_length = 500")
     with pytest.raises(PlanError, match=r"data.max_mel_frames = 2413.*write at most 2412"):
         planned("[data]\nshapes = 'fixed'\nmax_mel_frames = 2413")
 
 
-def test_a_corpus_of_nothing_is_a_sentence():
-    """With no usable utterance the reasons are told, and what to do."""
+def test_an_empty_corpus_is_refused():
+    """Without a usable utterance the error gives the reasons and the remedy."""
     recipe = parse_recipe("[run]\nname = 'test'")
     with pytest.raises(PlanError, match=r"none of 3 utterances can be trained on \(3 silence\)"):
         make_plan(recipe, [], [], 60, rejected={"silence": 3})
@@ -236,15 +236,15 @@ def test_a_corpus_of_nothing_is_a_sentence():
 
 
 def test_the_same_corpus_has_the_same_plan_everywhere():
-    """Shapes and order hash are those first computed, whatever the release of Python and numpy."""
-    random = np.random.RandomState(3)  # whose streams do not change
+    """Shapes and order hash are fixed, whatever the version of Python and NumPy."""
+    random = np.random.RandomState(3)  # its streams never change
     mel = random.randint(100, 860, 1000)
     found = make_plan(parse_recipe("[data]\nshape_count = 6\n[run]\nseed = 11"), mel // 6 + 7, mel, 60)
     assert [shape.joint_length for shape in found.layout.shapes] == GOLDEN_JOINT
     assert found.as_json()["order_hash"] == GOLDEN_HASH
 
 
-def test_planning_does_not_load_tensorflow():
-    """A plan is made before TensorFlow starts, and where it is missing; stages are described without it too."""
+def test_planning_does_not_import_tensorflow():
+    """A plan is made, and stages are described, without importing TensorFlow."""
     code = "import sys; import xtts.planning.plan; import xtts.training.stages; sys.exit('tensorflow' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -19,8 +19,8 @@ from xtts.planning.sizes import (
 from xtts.recipe.schema import ModelSection
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "sizes.json").read_text())
-STATE = ("running_", "codebook")  # moved by averages
-NO_PARAMETER = ("torch_spec", "discrete_loss")  # features, and bookkeeping
+STATE = ("running_", "codebook")  # updated by averages, not gradients
+NO_PARAMETER = ("torch_spec", "discrete_loss")  # features and bookkeeping
 
 
 def golden_size():
@@ -48,8 +48,8 @@ def tensors(part, wanted):
 
 
 @pytest.mark.parametrize("part", ["gpt", "codec", "speaker", "decoder"])
-def test_arithmetic_counts_every_tensor_of_a_stored_model(part):
-    """Each part's weights and state, by arithmetic, are as many as a stored model of the same sizes holds."""
+def test_parameter_counts_match_a_stored_model(part):
+    """Each part's computed weights and state equal those of a stored model of the same sizes."""
     count = count_parameters(golden_size(), GOLDEN["config"]["gpt"]["number_text_tokens"])[part]
     assert count.weights == tensors(part, wanted=False)
     assert count.state == tensors(part, wanted=True)
@@ -61,7 +61,7 @@ def test_every_size_a_recipe_can_name_is_a_preset():
 
 
 def test_presets_grow_from_tiny_to_v2():
-    """Each preset has more parameters, in every part or the same, than the one before it."""
+    """Each preset has at least as many parameters in every part as the one before, and more in the GPT."""
     counts = [count_parameters(size, 100) for size in SIZES.values()]
     for smaller, larger in zip(counts, counts[1:]):
         assert smaller["gpt"].total < larger["gpt"].total
@@ -69,7 +69,7 @@ def test_presets_grow_from_tiny_to_v2():
 
 
 def test_v2_has_the_published_sizes():
-    """v2 with its 6,681 text tokens has the published model's sizes, and its embeddings the published tensors'."""
+    """v2 with its 6,681 text tokens has the published model's sizes, and its embeddings have the published shapes."""
     size = SIZES["v2"]
     assert (size.gpt.layers, size.gpt.width, size.gpt.heads) == (30, 1024, 16)
     assert (size.codec.hidden, size.codec.code_width, size.codec.codes) == (512, 512, 1024)
@@ -78,7 +78,7 @@ def test_v2_has_the_published_sizes():
 
 
 def test_presets_can_be_built():
-    """Widths divide by heads and halve as often as the decoder and the squeezes ask."""
+    """Widths are divisible by the number of heads, and as often by 2 as decoder and speaker encoder require."""
     for size in SIZES.values():
         assert size.gpt.width % size.gpt.heads == 0
         assert size.decoder.width % 2 ** len(size.decoder.upsampling) == 0
@@ -86,8 +86,8 @@ def test_presets_can_be_built():
         assert len(size.speaker.blocks) == len(size.speaker.filters)
 
 
-def test_cost_is_linear_plus_quadratic_and_keeps_its_proportions():
-    """The work of a sequence is counted layer by layer, and reducing it changes no ratio."""
+def test_cost_is_linear_plus_quadratic_and_keeps_its_ratios():
+    """The work of a sequence is counted layer by layer, and reducing the fraction changes no ratio."""
     work = step_cost(SIZES["tiny"].gpt)
     one_layer = 12 * 256**2 * 100 + 2 * 256 * 100**2
     assert work.of(100) == 4 * one_layer

@@ -1,4 +1,4 @@
-"""Edited recipes: settings change, and comments, order and layout stay as a person wrote them."""
+"""Edited recipes: settings change, while the user's comments, order and layout are kept."""
 
 import pytest
 
@@ -19,8 +19,8 @@ model_gpu = 1
 """
 
 
-def test_what_is_changed_is_changed_and_the_rest_stays():
-    """A value changes in its line, under its reason; new settings come last in their section, new sections last."""
+def test_changed_settings_change_and_the_rest_stays():
+    """A value changes in its line, below its reason; new settings are last in their section, new sections last."""
     made = apply_edits(
         TEXT,
         {
@@ -42,20 +42,20 @@ def test_what_is_changed_is_changed_and_the_rest_stays():
     assert (recipe.train.batch_size, recipe.train.steps, recipe.devices.buffer_size) == (16, 100, "auto")
 
 
-def test_nothing_changed_is_the_same_text():
-    """Letter by letter."""
+def test_no_edits_give_the_same_text():
+    """The text is identical."""
     assert apply_edits(TEXT, {}) == TEXT
 
 
-def test_a_long_reason_has_several_lines():
-    """Each of them a comment."""
+def test_a_long_reason_is_wrapped():
+    """Each line of it is a comment."""
     made = apply_edits(TEXT, {("train", "batch_size"): Edit(16, "because " * 40)})
     assert loading.parse_recipe(made).train.batch_size == 16
     assert sum(line.startswith("# because") for line in made.splitlines()) > 2
 
 
 def test_the_comment_of_the_next_section_stays_with_it():
-    """A new setting stands after the last one of its section, not after the comments that follow."""
+    """A new setting is inserted after the last one of its section, not after the comments that follow."""
     made = apply_edits("[train]\nsteps = 4\n\n# mine\n[data]\n", {("train", "batch_size"): Edit(16, "why")})
     assert made == "[train]\nsteps = 4\n# why\nbatch_size = 16\n\n# mine\n[data]\n"
 
@@ -72,5 +72,5 @@ def test_the_comment_of_the_next_section_stays_with_it():
     ],
 )
 def test_other_layouts_are_kept(text, expected):
-    """Dotted keys, inline tables, indented settings, a missing last newline and an empty recipe."""
+    """Dotted keys, inline tables, indented settings, a missing final newline and an empty recipe are supported."""
     assert apply_edits(text, {("train", "batch_size"): Edit(16, "why")}) == expected

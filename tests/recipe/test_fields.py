@@ -44,8 +44,8 @@ LIST = {"type": "array", "items": CHOICE, "minItems": 1, "uniqueItems": True}
         ([1], WHOLE, "got a list"),
     ],
 )
-def test_what_is_wrong_is_said_with_what_to_write(value, kind, words):
-    """A value that is not of its kind gets a sentence with a remedy after the semicolon."""
+def test_an_invalid_value_is_reported_with_a_remedy(value, kind, words):
+    """A value of the wrong type gets a message with a remedy after the semicolon."""
     problem = fields.find_problem(value, kind)
     assert words in problem
     assert "; " in problem
@@ -65,8 +65,8 @@ def test_what_is_wrong_is_said_with_what_to_write(value, kind, words):
         (False, {"type": "boolean"}),
     ],
 )
-def test_what_is_right_is_not_complained_of(value, kind):
-    """A value of its kind has no problem; a whole number will do for a number."""
+def test_a_valid_value_has_no_problem(value, kind):
+    """A value of the right type is accepted; an integer is accepted as a float."""
     assert fields.find_problem(value, kind) is None
 
 
@@ -88,8 +88,8 @@ def test_what_is_right_is_not_complained_of(value, kind):
         ("[2]", GPUS, [2]),
     ],
 )
-def test_a_flags_text_is_typed_by_the_setting_it_sets(text, kind, value):
-    """ "8" is a number to a setting that wants one, and text to one that wants text."""
+def test_a_flags_text_is_converted_to_the_type_of_its_setting(text, kind, value):
+    """ "8" becomes a number for a numeric setting and stays text for a text setting."""
     found = fields.parse_flag(text, kind)
     assert found == value
     assert type(found) is type(value)

@@ -29,8 +29,8 @@ e = 1
 '''
 
 
-def test_every_key_has_the_line_it_is_written_on():
-    """Comments, lists over several lines, long strings, quoted keys and inline tables do not mislead the count."""
+def test_every_key_has_its_line():
+    """Comments, multi-line lists and strings, quoted keys and inline tables do not confuse the line numbers."""
     lines = key_lines(TEXT)
     assert lines[("top",)] == 2
     assert lines[("train",)] == 4
@@ -44,13 +44,13 @@ def test_every_key_has_the_line_it_is_written_on():
     assert ("not", "a", "table") not in lines
 
 
-def test_lines_are_counted_the_same_with_windows_line_ends():
-    """A file from Windows has its keys on the same lines."""
+def test_windows_line_endings_do_not_change_lines():
+    """A file with CRLF has its keys on the same lines."""
     assert key_lines(TEXT.replace("\n", "\r\n")) == key_lines(TEXT)
 
 
-def test_every_broken_line_is_reported_at_once():
-    """One mistake does not hide the next, and a broken header does not break the lines under it."""
+def test_every_syntax_error_is_reported_at_once():
+    """One error does not hide the next, and a broken header does not affect the lines below it."""
     with pytest.raises(RecipeError) as caught:
         parse_toml('[train]\nname = hello\nsteps = 4\nx 3\n[data\ntrain = "C:\\data"\nsteps = 4\n', "r.toml")
     assert [problem.place for problem in caught.value.problems] == ["r.toml:2", "r.toml:4", "r.toml:5", "r.toml:6"]
@@ -68,8 +68,8 @@ def test_every_broken_line_is_reported_at_once():
     ],
     ids=["twice", "open list", "open quotes", "long number", "deep"],
 )
-def test_a_syntax_mistake_names_its_line_and_a_remedy(text, line, words):
-    """Whatever the parser stumbles over, the line and what to write are said."""
+def test_a_syntax_error_has_its_line_and_a_remedy(text, line, words):
+    """Whatever the parser refuses, the message has the line and what to write."""
     if words == "too many digits" and not hasattr(sys, "get_int_max_str_digits"):
         pytest.skip("this Python reads a number of any length")
     with pytest.raises(RecipeError) as caught:
@@ -79,5 +79,5 @@ def test_a_syntax_mistake_names_its_line_and_a_remedy(text, line, words):
 
 
 def test_a_key_that_is_not_a_plain_name_is_quoted():
-    """A key with a line break in it cannot break a message in two."""
+    """A key with a line break is quoted, so that a message stays on one line."""
     assert dotted_key(("a", "b\nc")) == "a.'b\\nc'"

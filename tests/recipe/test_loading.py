@@ -1,4 +1,4 @@
-"""Loading recipes: files and flags to recipes and back, and every mistake at once."""
+"""Loading recipes: from files and flags to recipes and back, with every mistake reported at once."""
 
 import random
 import re
@@ -25,15 +25,15 @@ def problems(text, settings=(), name="r.toml"):
 
 @pytest.mark.parametrize("path", BAD, ids=lambda path: path.stem)
 def test_each_mistake_gets_its_message(path):
-    """A file that shows one mistake is answered with the lines it expects, all of them and no other."""
+    """A file with one mistake gives exactly the messages it lists."""
     expected = re.findall(r"^# expect: (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
     with pytest.raises(RecipeError) as caught:
         loading.load_recipe(path)
     assert str(caught.value).splitlines() == [f"{path}:{line}" for line in expected]
 
 
-def test_a_missing_file_suggests_the_nearest(tmp_path):
-    """A typing error in the path is answered with the file that was meant."""
+def test_a_missing_file_suggests_a_similar_name(tmp_path):
+    """A misspelled path is answered with the name of a similar file."""
     (tmp_path / "dual_gpu.toml").write_text("[train]")
     with pytest.raises(RecipeError, match=r"dual_gup\.toml:1: recipe: there is no such file; did you mean .*dual_gpu"):
         loading.load_recipe(tmp_path / "dual_gup.toml")
@@ -49,8 +49,8 @@ def test_a_missing_file_suggests_the_nearest(tmp_path):
     ],
     ids=["empty", "comment", "not UTF-8", "large"],
 )
-def test_a_file_that_holds_no_recipe_gets_a_sentence(tmp_path, content, line, words):
-    """Empty files, other encodings and huge files are told apart."""
+def test_a_file_that_is_not_a_recipe_is_refused(tmp_path, content, line, words):
+    """Empty files, other encodings and huge files each have their own message."""
     path = tmp_path / "r.toml"
     path.write_bytes(content)
     with pytest.raises(RecipeError) as caught:
@@ -60,20 +60,20 @@ def test_a_file_that_holds_no_recipe_gets_a_sentence(tmp_path, content, line, wo
 
 
 def test_a_folder_is_not_a_recipe(tmp_path):
-    """Naming the folder is a mistake of its own."""
+    """A folder is refused with its own message."""
     with pytest.raises(RecipeError, match="this is a folder; name the recipe's file"):
         loading.load_recipe(tmp_path)
 
 
-def test_a_byte_order_mark_is_no_mistake(tmp_path):
-    """Editors on Windows put one at the start of a file."""
+def test_a_byte_order_mark_is_accepted(tmp_path):
+    """Editors on Windows write one at the start of a file."""
     path = tmp_path / "r.toml"
     path.write_bytes(b"\xef\xbb\xbf[train]\r\nsteps = 300\r\n")
     assert loading.load_recipe(path).train.steps == 300
 
 
 def test_a_run_is_named_after_its_file():
-    """The stem of the file, as far as it can name a folder; unless the recipe says otherwise."""
+    """The default name is the stem of the file, without characters that a folder cannot have."""
     assert loading.parse_recipe("[train]", name="recipes/dual_gpu.toml").run.name == "dual_gpu"
     assert loading.parse_recipe("[train]", name="صدای من.toml").run.name == "صدای من"
     assert loading.parse_recipe("[train]", name="a/?*.toml").run.name == "run"
@@ -81,7 +81,7 @@ def test_a_run_is_named_after_its_file():
 
 
 def test_settings_override_the_file_and_the_last_one_wins():
-    """A flag changes one run, typed by the field it sets."""
+    """A setting on the command line is converted to the type of its field."""
     recipe = loading.parse_recipe(
         "[train]\nsteps = 300\n[devices]\ndata_gpu = 0\nmodel_gpu = 1",
         [
@@ -105,8 +105,8 @@ def test_settings_override_the_file_and_the_last_one_wins():
     assert recipe.data.train == "4"
 
 
-def test_a_wrong_setting_is_reported_by_its_flag_with_the_files_mistakes():
-    """The place of a mistake is the flag that made it; mistakes in the file are still said."""
+def test_a_wrong_setting_is_reported_by_its_flag():
+    """The place of the mistake is the flag, and mistakes in the file are reported, too."""
     assert problems("[model]\nsize = 3\n", [Override("--batch-size x", "train.batch_size", "x")]) == [
         '--batch-size x: train.batch_size: expected a whole number from 1 up, got "x"; write a whole number from 1 up',
         'r.toml:2: model.size: expected "tiny" or "small" or "normal" or "big" or "v2", got 3;'
@@ -117,13 +117,13 @@ def test_a_wrong_setting_is_reported_by_its_flag_with_the_files_mistakes():
     ]
 
 
-def test_a_wrong_value_is_no_contradiction_as_well():
-    """What is said of a wrong value is said once: it takes no part in contradictions."""
+def test_a_wrong_value_is_reported_once():
+    """An invalid value is not checked for contradictions with others."""
     assert len(problems("[devices]\ndata_gpu = 1\nmodel_gpu = -1\nvisible_gpus = '0'\n")) == 2
 
 
 def values(kind):
-    """Values of a kind, as a JSON schema states it."""
+    """Values of a type, as described by a JSON schema."""
     if "anyOf" in kind:
         limits = {key: value for key, value in kind.items() if key != "anyOf"}
         return st.one_of([values({**option, **limits}) for option in kind["anyOf"]])
@@ -155,7 +155,7 @@ def recipes(draw):
     if "shapes" not in tables["data"]:
         merged["data"].pop("shapes")
     wrong = {keys for contradiction in find_contradictions(merged) for keys in contradiction.keys}
-    for section, name in wrong:  # a contradiction is mended by leaving its settings out
+    for section, name in wrong:  # resolve a contradiction by leaving its settings out
         tables[section].pop(name, None)
     merged = {name: {**defaults[name], **tables[name]} for name in defaults}
     if "shapes" not in tables["data"]:
@@ -168,8 +168,8 @@ def recipes(draw):
 
 @settings(max_examples=100)
 @given(recipes())
-def test_a_resolved_recipe_reads_back_equal(recipe):
-    """What is written beside a run says the same, to the last digit, when it is read."""
+def test_a_dumped_recipe_loads_as_it_was(recipe):
+    """The recipe written to a run's folder equals the original, to the last digit."""
     again = loading.parse_recipe(loading.dump_recipe(recipe))
     assert again == recipe
 
@@ -198,7 +198,7 @@ def mistakes(text):
 
 
 def test_ten_thousand_mutated_recipes_never_crash(tmp_path):
-    """Whatever is done to a recipe's text, the answer is a recipe or problems that each name a line."""
+    """Any change to a recipe's text gives a recipe, or problems that each have a line number."""
     chance = random.Random(20)
     recipes = [loading.dump_recipe(Recipe()), (ROOT / "recipes" / "dual_gpu.toml").read_text(encoding="utf-8")]
     pieces = """[ ] = " ' \"\"\" # . , { } - 1e999 nan true [[ ]] \\ 1979-05-27 0x [train] é steps""".split()

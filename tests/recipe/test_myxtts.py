@@ -35,7 +35,7 @@ data:
 
 @pytest.fixture
 def migrated(tmp_path):
-    """Migrate a text; what became of it, and the recipe as it loads."""
+    """Migrate a text; gives the result and the loaded recipe."""
 
     def made(text):
         path, out = tmp_path / "config.yaml", tmp_path / "out.toml"
@@ -47,7 +47,7 @@ def migrated(tmp_path):
 
 
 def test_a_configuration_becomes_a_recipe(migrated):
-    """Names are new, words are translated, and text that YAML takes for no number is one."""
+    """Keys are renamed, values are translated, and numbers that YAML reads as text are converted."""
     done, recipe = migrated(OLD)
     assert recipe.data.train == "./data/ljspeech"
     assert (recipe.data.features, recipe.data.pad_to_fixed_length, recipe.data.validation_share) == (
@@ -65,8 +65,8 @@ def test_a_configuration_becomes_a_recipe(migrated):
     assert left["training.epochs"].startswith("a recipe counts steps")
 
 
-def test_every_old_key_goes_to_a_setting_that_there_is():
-    """No name leads nowhere, and none that is taken over has a reason not to be."""
+def test_every_old_key_is_migrated_to_an_existing_setting():
+    """Every migrated key refers to a setting of the recipe."""
     known = {
         f"{section}.{name}"
         for section, kind in loading.json_schema()["properties"].items()
@@ -86,8 +86,8 @@ def test_every_old_key_goes_to_a_setting_that_there_is():
         ("data: {buffer_size: 8, prefetch_buffer_size: 16}", "data.prefetch_buffer_size", "devices.buffer_size was"),
     ],
 )
-def test_what_a_recipe_would_refuse_is_listed_with_the_reason(migrated, text, key, why):
-    """The default holds instead, and the recipe loads."""
+def test_an_unacceptable_value_is_listed_with_the_reason(migrated, text, key, why):
+    """The default is used instead, and the recipe loads."""
     done, _ = migrated(text)
     assert [one.why[: len(why)] for one in done.left if one.key == key] == [why]
 
@@ -101,8 +101,8 @@ def test_what_a_recipe_would_refuse_is_listed_with_the_reason(migrated, text, ke
         ("a: !!python/object/apply:os.system [ls]", "config.yaml:1: this is not YAML"),
     ],
 )
-def test_what_is_no_configuration_is_a_sentence(xtts, tmp_path, text, sentence):
-    """Exit status 2, one line, and nothing is written."""
+def test_a_file_that_is_not_a_configuration_is_refused(xtts, tmp_path, text, sentence):
+    """The status is 2 with one line of output, and nothing is written."""
     (tmp_path / "config.yaml").write_text(text + "\n")
     done = xtts("migrate", "config.yaml")
     assert done.returncode == 2
@@ -111,8 +111,8 @@ def test_what_is_no_configuration_is_a_sentence(xtts, tmp_path, text, sentence):
     assert not (tmp_path / "config.toml").exists()
 
 
-def test_a_recipe_that_is_there_is_not_written_over(xtts, tmp_path):
-    """The verb names the recipe after the YAML, and refuses to write it twice."""
+def test_an_existing_recipe_is_not_overwritten(xtts, tmp_path):
+    """The recipe is named after the YAML file, and a second migration is refused."""
     (tmp_path / "config.yaml").write_text(OLD)
     first = xtts("migrate", "config.yaml")
     assert "config.toml; look at it" in first.stdout
@@ -129,8 +129,8 @@ def test_a_recipe_that_is_there_is_not_written_over(xtts, tmp_path):
         min_size=1,
     )
 )
-def test_whatever_it_says_the_recipe_loads(tmp_path_factory, values):
-    """Any value under any key: what comes out is a recipe, and nothing that was set is missing from both lists."""
+def test_any_migrated_recipe_loads(tmp_path_factory, values):
+    """Whatever the keys and values, the result is a recipe, and every key is converted or listed."""
     sections = {}
     for name, value in values.items():
         section, key = name.split(".")
@@ -146,7 +146,7 @@ def test_whatever_it_says_the_recipe_loads(tmp_path_factory, values):
 
 
 def _has_twin(name, values):
-    """Whether another key that is stated goes to the same setting: an equal value need not be told twice."""
+    """Whether another given key maps to the same setting; an equal value is then listed once."""
     return any(
         other != name and myxtts.TAKEN[other].key == myxtts.TAKEN[name].key for other in values if other in myxtts.TAKEN
     )

@@ -1,4 +1,4 @@
-"""Charts are well-formed SVG that shows what the numbers say, however many there are."""
+"""Charts are well-formed SVG and show the data, whatever its size."""
 
 import math
 import re
@@ -14,7 +14,7 @@ from xtts.reporting.charts import ChartBar, Mark, Series, bar_chart, line_chart,
 
 
 def parse(figure):
-    """The figure as a tree; what is not well-formed is an error."""
+    """The figure as an XML tree; malformed XML is an error."""
     return ElementTree.fromstring(figure)
 
 
@@ -28,8 +28,8 @@ def titles(figure):
     return [title.text for title in parse(figure).iter("title")]
 
 
-def test_a_line_goes_where_its_points_go():
-    """x runs to the right and y upwards, from edge to edge, and the axes name round numbers."""
+def test_a_line_follows_its_points():
+    """x increases to the right and y upwards, from edge to edge, and axis labels are round numbers."""
     figure = line_chart("Loss", [Series("training", [(0, 0.0), (50, 5.0), (100, 10.0)])])
     (points,) = lines(figure)
     left, bottom = charts.LEFT, charts.HEIGHT - charts.BOTTOM
@@ -42,7 +42,7 @@ def test_a_line_goes_where_its_points_go():
 
 
 def test_series_have_colours_names_and_latest_values():
-    """The legend names every series that has points, each by a colour of its own."""
+    """The legend has every series with points, each in its own colour."""
     series = [Series("training", [(1, 3.0), (2, 2.5)]), Series("none", []), Series("validation", [(2, 2.75)])]
     figure = line_chart("Loss", series)
     keys = ["".join(key.itertext()) for key in parse(figure).iter("span")]
@@ -51,7 +51,7 @@ def test_series_have_colours_names_and_latest_values():
 
 
 def test_many_points_make_a_small_chart_that_hides_no_peak():
-    """A hundred thousand steps are a few kilobytes; the mean is the line, and a single high step is in the band."""
+    """A hundred thousand steps take a few kilobytes; the line is the mean, and a single high step is in the band."""
     y = np.sin(np.arange(100_000) / 5000) + 2
     y[70_000] = 6.5
     figure = line_chart("Loss", [Series("training", list(enumerate(y)))])
@@ -64,8 +64,8 @@ def test_many_points_make_a_small_chart_that_hides_no_peak():
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=400), st.integers(1, 50))
-def test_thinning_keeps_the_mean_and_the_extremes(values, buckets):
-    """However points are gathered, the lowest and the highest stay, x rises, and every mean is between its extremes."""
+def test_downsampling_keeps_the_mean_and_the_extremes(values, buckets):
+    """However points are binned, the minimum and maximum are kept, x increases, and means are between extremes."""
     points = np.stack([np.arange(len(values)) * 3.0 + 7, values], axis=1)
     thin = thinned(points, buckets)
     assert len(thin) <= max(buckets, 1) or len(values) <= buckets
@@ -77,7 +77,7 @@ def test_thinning_keeps_the_mean_and_the_extremes(values, buckets):
 
 @given(st.floats(-1e9, 1e9), st.floats(1e-6, 1e9))
 def test_ticks_are_round_few_and_inside(low, size):
-    """Between three and twelve numbers, evenly apart by 1, 2 or 5 times a power of ten, none beyond the ends."""
+    """There are three to twelve ticks, spaced by 1, 2 or 5 times a power of ten, within the range."""
     high = low + size
     if high - low < abs(low) * 1e-9 or high == low:
         return
@@ -104,15 +104,15 @@ def test_ticks_are_round_few_and_inside(low, size):
     ],
 )
 def test_any_points_make_a_chart(points):
-    """None, one, equal, negative, far apart or not finite: the chart is well-formed and has no number that is none."""
+    """With no point, one, or equal, negative, distant or infinite ones, the chart is well-formed and without NaN."""
     figure = line_chart("Loss", [Series("training", points)])
     parse(figure)
     assert "nan" not in figure
     assert "inf" not in figure
 
 
-def test_a_far_point_is_cut_off_and_said():
-    """One slow step does not flatten the others; its height and place are told below."""
+def test_an_outlier_is_clipped_and_noted():
+    """One slow step does not flatten the others; its value and step are noted below the chart."""
     points = [(step, 0.5) for step in range(1, 100)] + [(100, 60.0)]
     figure = line_chart("Step time", [Series("step", points)])
     assert "Highest: 60, at step 100, beyond the edge." in figure
@@ -121,8 +121,8 @@ def test_a_far_point_is_cut_off_and_said():
     assert min(y for _, y in drawn) >= charts.TOP
 
 
-def test_marks_are_gathered_where_they_coincide():
-    """Eight traces before the first step are one mark that tells of all; a retrace later has its own, and a key."""
+def test_coinciding_events_share_a_mark():
+    """Eight traces before the first step share one mark; a later retrace has its own and a legend entry."""
     marks = [Mark(0, "trace", f"traced shape {n}") for n in range(8)] + [Mark(60, "retrace", "mel changed")]
     figure = line_chart("Step time", [Series("step", [(1, 1.0), (100, 1.0)])], marks)
     paths = [path.get("class") for path in parse(figure).iter("path") if path.get("class").startswith("mark")]
@@ -132,14 +132,14 @@ def test_marks_are_gathered_where_they_coincide():
     assert re.findall(r"</i>(trace|retrace)<", figure) == ["trace", "retrace"]
 
 
-def test_what_is_under_the_pointer_is_said():
-    """Steps, the mean and the span of each series are in a title."""
+def test_tooltips_show_the_values():
+    """A tooltip gives the steps, the mean and the range of each series."""
     figure = line_chart("Loss", [Series("training", [(step, float(step)) for step in range(1, 602)])])
     assert "step 1 to 10\ntraining 5.5 (1 to 10)" in titles(figure)
 
 
-def test_text_cannot_break_the_page():
-    """Names with markup in them are text."""
+def test_text_is_escaped():
+    """Markup in names is shown as text."""
     evil = "<script>&\"'"
     for figure in (
         line_chart(evil, [Series(evil, [(1, 1.0)])], [Mark(1, "trace", evil)]),
@@ -151,7 +151,7 @@ def test_text_cannot_break_the_page():
 
 
 def test_bars_are_as_long_as_their_values():
-    """Twice the value is twice the bar, nothing is none, and values are written at the ends."""
+    """A bar's length is proportional to its value, and values are printed next to the bars."""
     figure = bar_chart("Padding", [ChartBar("a", 0.2, "two"), ChartBar("b", 0.1), ChartBar("c", 0.0)], charts.percent)
     bars = [float(bar.get("width")) for bar in parse(figure).iter("rect") if "fill" in bar.get("class")]
     assert bars[0] == pytest.approx(2 * bars[1], abs=0.2)
@@ -161,7 +161,7 @@ def test_bars_are_as_long_as_their_values():
 
 
 def test_shares_fill_the_whole():
-    """The parts of a bar add up to its width and are named with their share."""
+    """The parts of a stacked bar add up to its width and are labelled with their share."""
     figure = share_chart("Time", {"computing": 90.0, "waiting": 10.0})
     widths = [float(part.get("width")) for part in parse(figure).iter("rect")]
     assert sum(widths) == pytest.approx(charts.WIDTH, abs=4)
@@ -182,8 +182,8 @@ def test_shares_fill_the_whole():
         (2.5e6, "2.5 M"),
     ],
 )
-def test_numbers_are_short(value, text):
-    """Three figures are enough to read."""
+def test_numbers_have_three_digits(value, text):
+    """Numbers are rounded to three significant digits."""
     assert charts.number(value) == text
 
 
@@ -191,12 +191,12 @@ def test_numbers_are_short(value, text):
     ("share", "text"), [(0, "0 %"), (0.0042, "0.4 %"), (0.1, "10 %"), (0.149, "14.9 %"), (1, "100 %")]
 )
 def test_shares_are_per_cent(share, text):
-    """One decimal, where it is not nought."""
+    """One decimal is printed unless it is zero."""
     assert charts.percent(share) == text
 
 
 def test_every_colour_has_a_light_and_a_dark_form():
-    """What the style uses is defined for both."""
+    """Every colour in the style sheet is defined for both modes."""
     used = set(re.findall(r"var\((--(?:s\d|bad))\)", charts.STYLE))
     for colours in (charts.LIGHT, charts.DARK):
         assert used == set(re.findall(r"(--\w+):#[0-9a-f]{6}", colours))

@@ -1,4 +1,4 @@
-"""The gallery shows samples to hear and see, within what a page can hold."""
+"""The gallery shows audio and mel samples within a size limit for the page."""
 
 import base64
 import re
@@ -23,26 +23,26 @@ def sample(folder, step, kind="spoken", text="hello", size=100, stage="gpt"):
 
 
 def embedded(html):
-    """The files that are in the page, by the first word that was written into them."""
+    """The files embedded in the page, by the first word written into them."""
     return [base64.b64decode(data).split()[0].decode() for data in re.findall(r"audio/wav;base64,([\w+/=]+)", html)]
 
 
-def test_samples_are_in_the_page(folder):
-    """Files are within the page, byte for byte, with their kind and step."""
+def test_samples_are_embedded_in_the_page(folder):
+    """Files are embedded byte for byte, with their kind and step."""
     html = gallery.gallery([sample(folder, 1200)], folder)
     (wave,) = re.findall(r'<audio controls title="spoken, step 1,200" src="data:audio/wav;base64,([\w+/=]+)"', html)
     assert base64.b64decode(wave) == (folder / "samples" / "gpt-1200-spoken.wav").read_bytes()
     assert html.count("data:image/png;base64,") == 1
 
 
-def test_text_runs_as_its_letters_do(folder):
-    """Persian is shown from the right; markup in a text is text."""
+def test_text_has_the_direction_of_its_script(folder):
+    """Persian is displayed from right to left; markup in a text is escaped."""
     html = gallery.gallery([sample(folder, 1, text="سلام <b>")], folder)
     assert '<p dir="auto">سلام &lt;b&gt;</p>' in html
 
 
-def test_the_newest_and_a_few_through_time_are_shown(folder):
-    """Of a recording the newest, of what is learnt the first, the last and between; kinds in their order."""
+def test_the_newest_and_a_few_earlier_samples_are_shown(folder):
+    """Of a recording the newest is shown; of outputs the first, one between and the last; kinds are in order."""
     samples = [sample(folder, step) for step in range(1, 12)]
     samples += [sample(folder, step, "codec", stage="codec") for step in (1, 2, 3)]
     samples += [sample(folder, step, "recording", stage="codec") for step in (1, 2, 3)]
@@ -52,13 +52,13 @@ def test_the_newest_and_a_few_through_time_are_shown(folder):
 
 
 def test_the_newest_texts_are_shown(folder):
-    """A run that speaks another sentence each time shows the last few."""
+    """A run with a new sentence each time shows the last few."""
     samples = [sample(folder, step, text=f"sentence {step}") for step in range(20)]
     assert list(gallery.choose(samples)) == [f"sentence {step}" for step in range(20 - gallery.MAX_TEXTS, 20)]
 
 
-def test_a_page_does_not_grow_without_end(folder, monkeypatch):
-    """What no longer fits is a link to the file; the newest sample is in the page."""
+def test_the_page_has_a_size_limit(folder, monkeypatch):
+    """Files beyond the limit are linked; the newest sample is embedded."""
     monkeypatch.setattr(gallery, "MAX_BYTES", 2500)
     html = gallery.gallery([sample(folder, step, size=1000) for step in (1, 2, 3)], folder)
     assert embedded(html) == ["gpt-3-spoken"]
@@ -66,7 +66,7 @@ def test_a_page_does_not_grow_without_end(folder, monkeypatch):
 
 
 def test_files_outside_the_run_are_never_shown(folder):
-    """Paths that lead out of the folder, by dots, absolutely or by a link, or of another type, are not opened."""
+    """Paths that leave the folder, by "..", absolute or by symlink, and files of other types are not opened."""
     (folder.parent / "secret.wav").write_bytes(b"secret")
     (folder / "samples" / "notes.txt").write_bytes(b"secret")
     (folder / "samples" / "link.wav").symlink_to(folder.parent / "secret.wav")
@@ -85,7 +85,7 @@ def test_files_outside_the_run_are_never_shown(folder):
 
 
 def test_missing_files_and_fields_are_no_error(folder):
-    """A sample whose file is gone says so, and a line that says little is a card that says little."""
+    """A missing file is reported on its card, and a line with few fields gives a card with few entries."""
     taken = sample(folder, 1)
     (folder / "samples" / "gpt-1-spoken.wav").unlink()
     html = gallery.gallery([taken, {}], folder)

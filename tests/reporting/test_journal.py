@@ -1,4 +1,4 @@
-"""The journal survives being killed at any moment, and forgets what a resumed run repeats."""
+"""The journal survives being killed at any time, and drops lines that a resumed run repeats."""
 
 import json
 import os
@@ -26,7 +26,7 @@ def fill(journal, stage, steps, start=1):
 
 
 def test_what_is_written_is_read_back(tmp_path):
-    """Every kind of line comes back as it was, by stage or all at once."""
+    """Every kind of line is read back unchanged, by stage or all at once."""
     journal = Journal(tmp_path / "runs" / "new")
     journal.add_metrics("codec", 1, loss=0.5, losses={"mel": 0.5}, skipped=False)
     journal.add_metrics("gpt", 1, loss=3.5)
@@ -45,7 +45,7 @@ def test_what_is_written_is_read_back(tmp_path):
 
 
 def test_an_empty_folder_has_an_empty_journal(tmp_path):
-    """Reading what is not there gives nothing, and makes no file."""
+    """Reading missing files gives nothing and creates none."""
     journal = Journal(tmp_path)
     assert journal.metrics() == journal.validation() == journal.events() == journal.samples() == []
     assert journal.summary() == {}
@@ -53,8 +53,8 @@ def test_an_empty_folder_has_an_empty_journal(tmp_path):
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), np.float32("-inf"), np.array(np.nan)])
-def test_what_is_not_finite_is_null(tmp_path, value):
-    """Strict readers of JSON can read every line."""
+def test_nan_and_infinity_are_null(tmp_path, value):
+    """Strict JSON parsers can read every line."""
     journal = Journal(tmp_path)
     journal.add_metrics("gpt", 1, loss=value, losses={"mel": [value, 1.0]})
     journal.write_summary({"final_loss": value})
@@ -67,15 +67,15 @@ def test_what_is_not_finite_is_null(tmp_path, value):
     assert journal.summary() == {"final_loss": None}
 
 
-def test_numbers_of_numpy_are_numbers(tmp_path):
-    """Losses and counts come as numpy has them, and are written as JSON has them."""
+def test_numpy_numbers_are_written_as_json(tmp_path):
+    """NumPy scalars are written as JSON numbers and booleans."""
     journal = Journal(tmp_path)
     journal.add_metrics("gpt", np.int64(3), loss=np.float32(0.5), frames=np.int32(7), skipped=np.bool_(False))
     assert journal.metrics() == [{"step": 3, "stage": "gpt", "loss": 0.5, "frames": 7, "skipped": False}]
 
 
-def test_text_of_any_kind_stays_on_its_line(tmp_path):
-    """Line ends, quotes and halves of letters in a text break no line."""
+def test_text_stays_on_its_line(tmp_path):
+    """Line breaks, quotes and lone surrogates in a text do not break the line."""
     journal = Journal(tmp_path)
     texts = ['a\nb "c"', "x\u2028y", "half \ud800 letter", "\x00"]
     for text in texts:
@@ -84,8 +84,8 @@ def test_text_of_any_kind_stays_on_its_line(tmp_path):
 
 
 @pytest.mark.parametrize("half", ['{"step": 3, "sta', '{"step": 3, "stage": "gpt"}', "{", "\0\0\0"])
-def test_half_a_line_is_not_read_and_is_replaced(tmp_path, half):
-    """What a killed process left of its last line is as good as unwritten, for readers and for who writes on."""
+def test_a_partial_line_is_ignored_and_replaced(tmp_path, half):
+    """The partial last line of a killed process is ignored by readers and replaced by the next writer."""
     fill(Journal(tmp_path), "gpt", 2)
     with (tmp_path / "metrics.jsonl").open("a") as file:
         file.write(half)
@@ -97,15 +97,15 @@ def test_half_a_line_is_not_read_and_is_replaced(tmp_path, half):
 
 
 def test_a_damaged_line_costs_that_line(tmp_path):
-    """Lines around one that is not JSON, or not an object, are read."""
+    """The lines around one that is not a JSON object are read."""
     fill(Journal(tmp_path), "gpt", 1)
     with (tmp_path / "metrics.jsonl").open("ab") as file:
         file.write(b'\xff\xfe\n[1]\n{"step": "x"}\n\n{"step": 2, "stage": "gpt"}\n')
     assert [line["step"] for line in Journal(tmp_path).metrics()] == [1, 2]
 
 
-def test_a_resumed_run_has_the_files_of_one_that_was_never_interrupted(tmp_path):
-    """Lines after the step that a stage goes on from are dropped, another stage's kept, and then written again."""
+def test_a_resumed_run_has_the_files_of_an_uninterrupted_one(tmp_path):
+    """Lines after the step at which a stage resumes are dropped, those of other stages kept."""
     for name in ("whole", "broken"):
         fill(Journal(tmp_path / name), "codec", 12)
     fill(Journal(tmp_path / "whole"), "gpt", 30)
@@ -121,13 +121,13 @@ def test_a_resumed_run_has_the_files_of_one_that_was_never_interrupted(tmp_path)
 
 
 def test_resuming_a_new_run_does_nothing(tmp_path):
-    """A folder without a journal stays without one."""
+    """A folder without a journal gets none."""
     assert Journal(tmp_path).resume("gpt", 0) == 0
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_killed_process_leaves_whole_lines(tmp_path):
-    """kill -9 in the midst of writing: every line but the last is whole, none is missing, and resuming works."""
+    """After kill -9 every line but the last is complete, none is missing, and resuming works."""
     script = (
         "import sys; from xtts.reporting.journal import Journal\n"
         "journal, step = Journal(sys.argv[1]), 0\n"
@@ -148,8 +148,8 @@ def test_a_killed_process_leaves_whole_lines(tmp_path):
     assert [line["step"] for line in journal.metrics()] == list(range(1, 41))
 
 
-def test_threads_do_not_cut_into_each_others_lines(tmp_path):
-    """A producer may report an event while the loop does."""
+def test_threads_do_not_interleave_their_lines(tmp_path):
+    """Several threads may write events at the same time."""
     journal = Journal(tmp_path)
     threads = [
         threading.Thread(target=lambda: [journal.add_event("gpt", 1, "set aside", "x" * 999) for _ in range(50)])
@@ -162,8 +162,8 @@ def test_threads_do_not_cut_into_each_others_lines(tmp_path):
     assert [line["text"] for line in journal.events()] == ["x" * 999] * 200
 
 
-def test_a_summary_is_replaced_whole(tmp_path):
-    """The last one written is the one read, nothing is left beside it, and a damaged one is none."""
+def test_a_summary_is_replaced_atomically(tmp_path):
+    """The last summary is read, no temporary file is left, and a damaged one reads as empty."""
     journal = Journal(tmp_path)
     journal.write_summary({"stages": {"codec": {"steps": 1}}})
     journal.write_summary({"stages": {"gpt": {"steps": np.int64(2)}}, "devices": ("/CPU:0",)})
@@ -174,15 +174,15 @@ def test_a_summary_is_replaced_whole(tmp_path):
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a full disk is a device of Linux")
-def test_a_full_disk_is_a_sentence(tmp_path):
-    """The file, what happened and what to do are said, and no traceback is needed."""
+def test_a_full_disk_is_reported(tmp_path):
+    """The error names the file, the cause and the remedy."""
     (tmp_path / "metrics.jsonl").symlink_to("/dev/full")
     with pytest.raises(XttsError, match=r"metrics\.jsonl cannot be written: No space left on device; free some space"):
         Journal(tmp_path).add_metrics("gpt", 1, loss=1.0)
 
 
-def test_a_folder_that_cannot_be_made_is_a_sentence(tmp_path):
-    """A file where the folder should be is named."""
+def test_a_folder_that_cannot_be_created_is_reported(tmp_path):
+    """A file in place of the folder is an error that names it."""
     (tmp_path / "file").write_text("")
     with pytest.raises(XttsError, match="cannot be written"):
         Journal(tmp_path / "file" / "run").add_metrics("gpt", 1)

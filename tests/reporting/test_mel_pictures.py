@@ -1,4 +1,4 @@
-"""Mels as PNGs that any reader of PNGs can read."""
+"""Mels as standard PNG files."""
 
 import struct
 import zlib
@@ -11,7 +11,7 @@ from xtts.reporting.mel_pictures import GAP, SCALE, TRANSPARENT
 
 
 def decode(content):
-    """A PNG's palette [256, 3] and pixels [height, width], read by the standard's rules; every checksum is checked."""
+    """A PNG's palette [256, 3] and pixels [height, width], decoded by the standard with all checksums verified."""
     assert content[:8] == b"\x89PNG\r\n\x1a\n"
     chunks, at = {}, 8
     while at < len(content):
@@ -27,7 +27,7 @@ def decode(content):
     return np.frombuffer(chunks[b"PLTE"], np.uint8).reshape(256, 3), lines[:, 1:]
 
 
-def test_a_mel_is_a_picture_with_low_pitch_at_the_bottom():
+def test_a_mel_has_low_frequencies_at_the_bottom():
     """A loud lowest channel is a bright bottom line, and the last frame is at the right."""
     mel = np.zeros((10, 4))
     mel[:, 0] = 1.0
@@ -41,7 +41,7 @@ def test_a_mel_is_a_picture_with_low_pitch_at_the_bottom():
 
 
 def test_mels_are_stacked_with_a_gap_on_one_scale():
-    """A softer mel is darker than a louder one above it; a shorter one ends in nothing, as does the gap."""
+    """A quieter mel is darker than a louder one above it; the gap and the end of a shorter one are transparent."""
     loud, soft = np.full((6, 3), 10.0), np.linspace(0, 2, 12).reshape(4, 3)
     palette, image = decode(mel_pictures.mel_png(loud, soft))
     assert image.shape == (2 * 3 * SCALE + GAP, 6 * SCALE)
@@ -51,8 +51,8 @@ def test_mels_are_stacked_with_a_gap_on_one_scale():
     assert palette[shown].sum(axis=-1).max() < palette[image[: 3 * SCALE]].sum(axis=-1).min()
 
 
-def test_a_decoder_of_tensorflow_agrees():
-    """Another reader sees the same pixels."""
+def test_tensorflow_decodes_the_same_pixels():
+    """An independent PNG decoder gives the same pixels."""
     import tensorflow as tf
 
     mels = [np.random.RandomState(seed).normal(size=(30 - seed, 8)) for seed in (0, 1)]
@@ -61,7 +61,7 @@ def test_a_decoder_of_tensorflow_agrees():
 
 
 def test_colours_grow_brighter_evenly():
-    """Each colour is lighter than the one before it, so that the picture can be read without colour."""
+    """Lightness increases along the palette, so the picture is readable in greyscale."""
     light = mel_pictures.palette() @ np.array([0.2126, 0.7152, 0.0722])
     assert mel_pictures.palette().shape == (255, 3)
     assert (np.diff(light) > -0.5).all()
@@ -79,7 +79,7 @@ def test_colours_grow_brighter_evenly():
     ],
 )
 def test_any_mel_has_a_picture(mel):
-    """No frames, silence, one frame and what is not finite make a picture, and no warning."""
+    """No frames, silence, one frame, NaN and infinity give a picture without a warning."""
     with np.errstate(all="raise"):
         _, image = decode(mel_pictures.mel_png(mel))
     assert image.shape == (mel.shape[1] * SCALE, max(1, len(mel)) * SCALE)

@@ -1,4 +1,4 @@
-"""The monitor measures a stage, and warns where something is wrong."""
+"""The monitor measures a training stage and warns about problems."""
 
 import io
 import json
@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 
 
 class Clock:
-    """Time that passes when it is told to."""
+    """A clock that tests advance."""
 
     def __init__(self):
         self.now = 100.0
@@ -31,7 +31,7 @@ class Clock:
 
 
 class Run:
-    """A stage whose steps take 0.9 s of computing and 0.1 s of waiting, unless it is said otherwise."""
+    """A stage whose steps take 0.9 s of computing and 0.1 s of waiting by default."""
 
     def __init__(self, folder, **options):
         self.clock, self.said, self.traces = Clock(), [], 0
@@ -51,7 +51,7 @@ def run(tmp_path):
 
 
 def test_a_step_is_a_line_of_the_journal(run):
-    """The line has the keys that tools read, the parts of the loss, and the memory of the process."""
+    """The line has the documented keys, the parts of the loss, and the memory of the process."""
     run.monitor.warm()
     run.step(1, buffer=48, learning_rate=3e-4, gradient_norm=0.7)
     (line,) = run.journal.metrics("gpt")
@@ -64,7 +64,7 @@ def test_a_step_is_a_line_of_the_journal(run):
 
 
 def test_only_steps_to_be_logged_are_lines(tmp_path):
-    """Which steps are logged depends on their numbers alone, so that resuming changes nothing; totals count all."""
+    """Which steps are logged depends on their number alone, so that resuming changes nothing; totals count all."""
     run = Run(tmp_path, log_every=10)
     run.monitor.warm()
     for step in range(1, 26):
@@ -74,7 +74,7 @@ def test_only_steps_to_be_logged_are_lines(tmp_path):
 
 
 def test_shares_are_of_the_steady_state(run):
-    """Tracing, validation and saving are timed apart; shares and frames per second are of what is left."""
+    """Tracing, validation and saving are timed separately; shares and frames per second exclude them."""
     with run.monitor.phase("trace", "120x480x16"):
         run.clock.now += 30
     run.clock.now += 2  # the buffer fills
@@ -98,15 +98,15 @@ def test_shares_are_of_the_steady_state(run):
 
 
 def test_the_final_loss_is_the_mean_of_the_last_ten(run):
-    """One lucky batch is not a result."""
+    """The loss of a single batch is too noisy."""
     run.monitor.warm()
     for step in range(1, 31):
         run.step(step, loss=float(step))
     assert run.monitor.summary()["final_loss"] == pytest.approx(np.mean(np.arange(21, 31)))
 
 
-def test_a_retrace_is_said_with_its_reason_and_counted(tmp_path):
-    """Traces before the warm-up are counted and not said; one after it is, and its time is not the steady state's."""
+def test_a_retrace_is_reported_with_its_reason_and_counted(tmp_path):
+    """Traces in the warm-up are only counted; a later one is reported, and its time is not in the steady state."""
     run = Run(tmp_path, explain=lambda: "step: mel [16, 480, 80] became [16, 481, 80]")
     run.traces = 8
     run.monitor.warm()
@@ -128,8 +128,8 @@ def test_a_retrace_is_said_with_its_reason_and_counted(tmp_path):
     assert figures["seconds_by"]["trace"] == pytest.approx(40.1 + 1)
 
 
-def test_real_retraces_are_seen(tmp_path):
-    """A function of TensorFlow's that is called with another shape, or the same, is told from its counters."""
+def test_real_retraces_are_detected(tmp_path):
+    """A tf.function called with a new shape is reported through its counters."""
     import tensorflow as tf
 
     from xtts import compat
@@ -149,7 +149,7 @@ def test_real_retraces_are_seen(tmp_path):
 
 
 def test_without_a_warm_up_the_first_step_is_it(run):
-    """Nothing is reported for the first step's traces, everything after it."""
+    """Traces of the first step are not reported; later ones are."""
     run.traces = 1
     run.step(1, computing=30)
     run.traces = 2
@@ -159,7 +159,7 @@ def test_without_a_warm_up_the_first_step_is_it(run):
 
 
 def test_waiting_for_data_gets_advice_once(run):
-    """After enough steps a share of waiting above a tenth is said, with what to change; a small one never is."""
+    """After enough steps a waiting share above a tenth is reported with the settings to change."""
     run.monitor.warm()
     for step in range(1, 200):
         run.step(step, computing=0.75, waiting=0.25)
@@ -172,7 +172,7 @@ def test_waiting_for_data_gets_advice_once(run):
 
 
 def test_a_busy_model_gets_no_advice(run):
-    """A tenth of waiting or less is nobody's concern."""
+    """A waiting share of a tenth or less is not reported."""
     run.monitor.warm()
     for step in range(1, 200):
         run.step(step, computing=0.95, waiting=0.05)
@@ -180,8 +180,8 @@ def test_a_busy_model_gets_no_advice(run):
 
 
 @pytest.mark.parametrize("loss", [math.nan, math.inf])
-def test_losses_that_are_not_finite_stop_a_run_after_a_few(run, loss):
-    """They are counted and noted; the last says which step, what to lower, and on which utterance it happened."""
+def test_repeated_nan_losses_stop_the_run(run, loss):
+    """They are counted and logged; the last raises an error with the step, what to lower, and the likely utterance."""
     run.monitor.warm()
     run.step(1)
     for step in range(2, 6):
@@ -199,8 +199,8 @@ def test_losses_that_are_not_finite_stop_a_run_after_a_few(run, loss):
     assert [event["kind"] for event in run.journal.events()] == ["skip"] * 5
 
 
-def test_a_few_losses_that_are_not_finite_are_forgiven(run):
-    """What counts is how many come in a row; steps that the loop skipped itself count as well."""
+def test_occasional_nan_losses_are_tolerated(run):
+    """Only consecutive ones stop a run; steps skipped by the loop count, too."""
     run.monitor.warm()
     for step in range(1, 40):
         run.step(step, loss=math.nan if step % 4 else 2.0)
@@ -208,8 +208,8 @@ def test_a_few_losses_that_are_not_finite_are_forgiven(run):
     assert run.monitor.summary()["skipped"] == 31
 
 
-def test_a_resumed_stage_has_the_figures_of_one_that_was_not_interrupted(tmp_path):
-    """State goes through JSON; totals, times and the last losses go on."""
+def test_a_resumed_stage_has_the_figures_of_an_uninterrupted_one(tmp_path):
+    """The state is stored as JSON; totals, times and the last losses continue."""
     whole, first = Run(tmp_path / "whole"), Run(tmp_path / "first")
     for run in (whole, first):
         run.monitor.warm()
@@ -229,7 +229,7 @@ def test_a_resumed_stage_has_the_figures_of_one_that_was_not_interrupted(tmp_pat
 
 
 def test_the_summary_of_a_run_has_every_stage_and_the_whole(tmp_path):
-    """Stages are kept from earlier processes; counts add up, shares are weighted, the loss is the last stage's."""
+    """Stages of earlier processes are kept; counts are added, shares weighted, and the loss is the last stage's."""
     for stage, steps, computing in (("codec", 10, 0.9), ("gpt", 30, 0.4)):
         clock = Clock()
         monitor = Monitor(
@@ -259,15 +259,15 @@ def test_the_summary_of_a_run_has_every_stage_and_the_whole(tmp_path):
 
 
 def test_a_run_of_no_steps_has_a_summary(tmp_path):
-    """Nothing is divided by nothing."""
+    """Nothing is divided by zero."""
     Monitor("gpt", Journal(tmp_path)).write_summary()
     summary = Journal(tmp_path).summary()
     assert (summary["steps"], summary["data_wait_share"], summary["final_loss"]) == (0, None, None)
     assert whole_run({})["steps"] == 0
 
 
-def test_a_leak_is_a_warning_of_the_run(tmp_path):
-    """The monitor reads its gauge, says what the watch says, and notes it."""
+def test_a_memory_leak_is_a_warning_of_the_run(tmp_path):
+    """The monitor reads its gauge, reports a leak, and logs it."""
     memory = iter(range(1000, 10_000, 3))
     run = Run(tmp_path, gauges={"memory_mb": lambda: float(next(memory))})
     run.monitor.warm()
@@ -278,8 +278,8 @@ def test_a_leak_is_a_warning_of_the_run(tmp_path):
     assert [event["kind"] for event in run.journal.events()] == ["warning"]
 
 
-def test_gpu_memory_is_asked_of_tensorflow(tmp_path):
-    """A GPU that is not there has no reading, and the line of the journal no such figure."""
+def test_gpu_memory_is_read_from_tensorflow(tmp_path):
+    """A missing GPU has no reading, and the journal no such key."""
     found = system.gauges("/GPU:0")
     assert found["gpu_memory_mb"]() is None
     run = Run(tmp_path, gauges=found)
@@ -293,8 +293,8 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_a_terminal_gets_a_bar_with_the_figures(tmp_path, monkeypatch):
-    """Stage, share done, time left, step, loss, speed and waiting are in one line, which the terminal's width cuts."""
+def test_a_terminal_gets_a_progress_bar_with_figures(tmp_path, monkeypatch):
+    """Stage, progress, time left, step, loss, speed and waiting are in one line, cut to the terminal's width."""
     monkeypatch.setenv("COLUMNS", "200")
     screen = Terminal()
     run = Run(tmp_path, live=Live("gpt", 4, stream=screen), log=None)
@@ -311,8 +311,8 @@ def test_a_terminal_gets_a_bar_with_the_figures(tmp_path, monkeypatch):
     assert len(screen.getvalue().split("\r")[-1].split("\x1b")[0]) == 39
 
 
-def test_a_log_gets_plain_lines_now_and_then(tmp_path):
-    """Without a terminal there is a line for the first step, the last, and every 15 seconds; none has control codes."""
+def test_a_log_gets_plain_lines_occasionally(tmp_path):
+    """Without a terminal the first step, the last, and one every 15 seconds are printed, without control codes."""
     log, clock = io.StringIO(), Clock()
     run = Run(tmp_path, live=Live("gpt", 30, stream=log, clock=clock))
     run.monitor.warm()
@@ -331,7 +331,7 @@ def test_a_log_gets_plain_lines_now_and_then(tmp_path):
     assert len(log.getvalue().splitlines()) == 3
 
 
-def test_validation_is_noted_at_the_latest_step(run):
+def test_validation_is_logged_at_the_latest_step(run):
     """The loss and its parts are a line of their own."""
     run.monitor.warm()
     run.step(7)
@@ -340,13 +340,13 @@ def test_validation_is_noted_at_the_latest_step(run):
 
 
 def test_monitoring_starts_without_tensorflow():
-    """TensorFlow is imported where it is asked something, and not before."""
+    """TensorFlow is imported only when it is queried."""
     script = "import sys, xtts.reporting.monitor, xtts.reporting.system; assert 'tensorflow' not in sys.modules"
     subprocess.run([sys.executable, "-c", script], check=True, cwd=str(ROOT))
 
 
 def test_tensorboard_gets_the_figures_of_steps_and_validations(tmp_path):
-    """Numbers go there under the stage's name; texts do not."""
+    """Numbers are written under the stage's name; texts are not."""
     told = {}
     board = types.SimpleNamespace(scalars=lambda step, figures: told.setdefault(step, {}).update(figures))
     run = Run(tmp_path, tensorboard=board)

@@ -24,7 +24,7 @@ SHAPES = [(60, 200, 24), (120, 480, 16)]
 
 
 class Page(HTMLParser):
-    """A page's elements; an end without its beginning is an error."""
+    """A page's elements; an unmatched end tag is an error."""
 
     def __init__(self, html):
         super().__init__()
@@ -57,7 +57,7 @@ class Clock:
 
 
 def make(folder, stages=("codec", "gpt"), steps=40, finished=True, samples=True):
-    """A run's folder as training leaves it: two stages, or as many as are named, with `steps` of 40."""
+    """A run's folder as training leaves it: two stages by default, with `steps` of 40."""
     files.write_text(folder / "recipe.toml", loading.dump_recipe(Recipe()).replace("steps = 1000", "steps = 40"))
     plan = [{"text_length": t, "mel_frames": m, "batch_size": b, "work_ratio": 1.0625} for t, m, b in SHAPES]
     budget = {"model": {"total": 2**30, "limit": 2**31}}
@@ -97,8 +97,8 @@ def read(folder):
     return html, page
 
 
-def test_a_finished_run_has_everything(tmp_path):
-    """Figures, curves, marks, padding by shape, devices, samples, events, the recipe and versions are in one file."""
+def test_a_finished_run_has_every_section(tmp_path):
+    """Figures, curves, events, padding by shape, devices, samples, the recipe and versions are in one file."""
     html, page = read(make(tmp_path / "dual_gpu-1a2b"))
     assert page.headings == ["Stage codec", "Stage gpt", "Samples", "Devices", "Events", "Recipe", "Versions"]
     for title in ("Loss", "Parts of the training loss", "Step time, seconds", "Waiting for data", "Memory, MB"):
@@ -128,8 +128,8 @@ def test_the_headline_is_that_of_the_summary(tmp_path):
     assert named["real frames/s"] == "9,984"
 
 
-def test_a_killed_run_has_a_report_of_what_it_did(tmp_path):
-    """Without a summary figures come from the lines that are there; half a line does no harm."""
+def test_a_killed_run_has_a_report_of_its_steps(tmp_path):
+    """Without a summary the figures are computed from the journal; a partial line does no harm."""
     make(tmp_path, finished=False, stages=("codec",), steps=17)
     with (tmp_path / "metrics.jsonl").open("a") as file:
         file.write('{"step": 18, "stage": "cod')
@@ -142,8 +142,8 @@ def test_a_killed_run_has_a_report_of_what_it_did(tmp_path):
     assert page.headings[0] == "Stage codec"
 
 
-def test_a_summary_older_than_the_metrics_is_not_believed(tmp_path):
-    """A run that went on after its summary was written is where its metrics are."""
+def test_a_summary_older_than_the_metrics_is_updated(tmp_path):
+    """If a run continued after its summary was written, the steps are those of its metrics."""
     make(tmp_path, stages=("codec",), steps=10)
     Journal(tmp_path).add_metrics("codec", 11, loss=9.0, step_seconds=1.0, wait_seconds=0.0)
     figures = run_folder.read_run_folder(tmp_path).figures("codec")
@@ -152,7 +152,7 @@ def test_a_summary_older_than_the_metrics_is_not_believed(tmp_path):
 
 
 def test_a_run_that_was_only_planned_has_a_report(tmp_path):
-    """The recipe and the plan are enough for a page."""
+    """The recipe is enough for a page."""
     files.write_text(tmp_path / "recipe.toml", loading.dump_recipe(Recipe()))
     _, page = read(tmp_path)
     assert "Nothing is trained yet." in page.text
@@ -168,7 +168,7 @@ def test_a_run_that_was_only_planned_has_a_report(tmp_path):
         '{"step": 1, "stage": "<b>&", "loss": 1e300, "shape": "<i>"}',
     ],
 )
-def test_a_line_that_says_little_makes_a_page(tmp_path, line):
+def test_an_incomplete_line_makes_a_page(tmp_path, line):
     """Keys that are missing or null, in any file, are left out of the page."""
     (tmp_path / "metrics.jsonl").write_text(line + "\n")
     (tmp_path / "events.jsonl").write_text('{"step": 1, "kind": "trace", "stage": "gpt"}\n{}\n')
@@ -180,8 +180,8 @@ def test_a_line_that_says_little_makes_a_page(tmp_path, line):
     assert "<b>&<" not in html
 
 
-def test_texts_cannot_break_the_page(tmp_path):
-    """Markup in events, warnings, samples or the recipe is text; half a letter is replaced."""
+def test_text_is_escaped(tmp_path):
+    """Markup in events, warnings, samples or the recipe is shown as text; a lone surrogate is replaced."""
     evil = '</pre><script>alert("x")</script>\ud800'
     make(tmp_path, samples=False)
     journal = Journal(tmp_path)
@@ -209,8 +209,8 @@ def test_a_hundred_thousand_steps_are_a_small_page(tmp_path):
     assert len(html) < 150_000
 
 
-def test_a_folder_that_is_not_a_runs_is_a_sentence(tmp_path):
-    """No folder, an empty one, and the folder of all runs each get a remedy."""
+def test_a_folder_that_is_not_a_run_is_refused(tmp_path):
+    """A missing folder, an empty one, and the folder of all runs each get a remedy."""
     with pytest.raises(XttsError, match="there is no such folder; name a run's"):
         report.write_report(tmp_path / "none")
     with pytest.raises(XttsError, match=r"there is no recipe\.toml in it; name the folder that xtts run wrote"):
@@ -221,7 +221,7 @@ def test_a_folder_that_is_not_a_runs_is_a_sentence(tmp_path):
 
 
 def test_a_report_is_made_without_tensorflow(tmp_path):
-    """A quick page: nothing heavy is imported for it."""
+    """TensorFlow is not imported for it."""
     make(tmp_path, steps=2)
     script = (
         "import sys; from xtts.reporting import report; report.write_report(sys.argv[1]);"

@@ -5,8 +5,8 @@ import numpy as np
 from xtts.reporting.tensorboard import ABSENT, TensorBoard
 
 
-def test_tensorboard_is_written_or_missed_in_a_sentence(tmp_path):
-    """With TensorBoard the figures, a picture and a wave are in its files; without it one sentence is all."""
+def test_tensorboard_files_are_written_if_it_is_installed(tmp_path):
+    """With TensorBoard the scalars, an image and audio are in its files; without it one note is printed."""
     said = []
     board = TensorBoard(tmp_path / "board", said.append)
     board.scalars(1, {"gpt/loss": np.float32(2.0), "gpt/absent": None})

@@ -1,4 +1,4 @@
-"""The code blocks of a page of the docs: what a reader types, and the reasons why some of it is not run."""
+"""The code blocks of a documentation page: what a reader types, and why some of it is not run."""
 
 import re
 import shlex
@@ -18,7 +18,7 @@ class Block(NamedTuple):
 
     @property
     def is_run(self) -> bool:
-        """Whether it is a command or program, without a mark that says why it is not run."""
+        """Whether it is a command or program without a mark that says why it is not run."""
         return self.kind in TYPED and self.mark is None
 
 

@@ -1,8 +1,8 @@
-"""What `python` is while the commands of the docs are tried: `python -m xtts ...` as it was typed, but short.
+"""The `python` that runs the commands of the docs: `python -m xtts ...` as typed, but shortened.
 
-Sizes are replaced by one that is smaller than tiny, training takes a fiftieth of the steps in batches of two, demo
-corpora are less than a minute long, and nobody listens for words. All else is what the docs say. Processes are forked
-from one that has imported TensorFlow and done nothing with it, which saves the seconds of the import.
+Model sizes are replaced by one smaller than tiny, training takes a fiftieth of the steps in batches of two, demo
+corpora are less than a minute long, and no speech recogniser is used. All else is as in the docs. Processes are forked
+from one that has imported TensorFlow without using it, which saves the seconds of the import.
 """
 
 import multiprocessing
@@ -17,7 +17,7 @@ from small import SMALL
 
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(["xtts.training.run", "xtts.inference.synthesizer"])
-SIZE = attrs.evolve(SMALL, gpt=attrs.evolve(SMALL.gpt, perceiver_head_width=64))  # which no checkpoint's shapes tell
+SIZE = attrs.evolve(SMALL, gpt=attrs.evolve(SMALL.gpt, perceiver_head_width=64))  # not found in a checkpoint's shapes
 FIFTIETH = 50
 MINUTES = "0.6"
 TRAINED = """train.steps=2 codec.steps=2 train.batch_size=2 codec.batch_size=2 train.gradient_accumulation_steps=1
@@ -27,7 +27,7 @@ EVERY = f"demo.minutes={MINUTES} demo.voices=2"
 
 
 def shortened(arguments):
-    """The arguments of `python -m xtts`, with what makes them short before what was typed: that comes last and wins."""
+    """The arguments of `python -m xtts`, with shortening flags before those typed, which therefore take precedence."""
     verb = arguments[0]
     if verb == "corpus":
         return [MINUTES if before == "--minutes" else word for before, word in zip([None, *arguments], arguments)]
@@ -42,7 +42,7 @@ def shortened(arguments):
 
 
 def publish(folder):
-    """model.pth, dvae.pth, mel_stats.pth and vocab.json as XTTS-v2 is published, of the smallest size."""
+    """model.pth, dvae.pth, mel_stats.pth and vocab.json in the format of XTTS-v2, in the smallest size."""
     from safetensors.numpy import load_file
     from speakers import vocabulary, write_model
     from torch_files import save
@@ -60,12 +60,12 @@ def publish(folder):
 
 
 def call(arguments, cwd, log):
-    """`python -m xtts ARGUMENTS` in a process of its own; its exit status. What it says goes to the file `log`."""
+    """Run `python -m xtts ARGUMENTS` in a subprocess and return its exit status. Its output goes to the file `log`."""
     return _forked(_main, list(arguments), cwd, log)
 
 
 def execute(code, cwd, log):
-    """`python` with a program; its exit status. What it says goes to the file `log`."""
+    """Run `python` with a program and return its exit status. Its output goes to the file `log`."""
     return _forked(exec, code, cwd, log)
 
 
@@ -91,5 +91,5 @@ def _main(arguments):
     if arguments[0] != "plan":
         SIZES.update(dict.fromkeys(SIZES, SIZE))
     sys.argv = ["xtts", *arguments]
-    sys.modules["__main__"].__spec__ = find_spec("xtts.__main__")  # so it was started, and starts its workers
+    sys.modules["__main__"].__spec__ = find_spec("xtts.__main__")  # because workers are started by this name
     sys.exit(main.main(shortened(arguments)))

@@ -1,7 +1,7 @@
-"""What a whole run must give on every TensorFlow: run it on the newest and the oldest to make the golden files anew.
+"""Regenerate the golden files of a whole run, which must hold on every TensorFlow: use the newest and the oldest.
 
 python tests/support/golden_losses.py losses        tests/golden/losses.json: the loss of every step, by stage
-python tests/support/golden_losses.py checkpoints   tests/golden/run: what the run had trained
+python tests/support/golden_losses.py checkpoints   tests/golden/run: the checkpoints of the run
 """
 
 import json

@@ -1,4 +1,4 @@
-"""The golden models: weights that the public implementation made, and how a module gets them."""
+"""The golden models: weights of the public implementation, and a function to load them into a module."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ __all__ = ["GOLDEN", "fill", "load_file"]
 
 
 def fill(module, tensors, prefix=""):
-    """Give a module its golden weights, each by its published name; every weight must be there."""
+    """Set a module's weights to the golden ones by their published names; every weight must be there."""
     for name, weight in module.weights().items():
         value = tensors[prefix + name]
         weight.variable.assign(value if weight.axes is None else np.transpose(value, weight.axes))

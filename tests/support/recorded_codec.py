@@ -1,4 +1,4 @@
-"""A stand-in for a model whose codec gives back a recording, to examine what the vocoder does to it."""
+"""A stand-in for a model whose codec returns a recording, to test the vocoder."""
 
 import numpy as np
 
@@ -12,7 +12,7 @@ SPEC = MelSpec()
 
 
 class Recorded:
-    """A codec that gives back a recording's mel, whatever the codes are; and the rest of a model."""
+    """A codec that returns a recording's mel for any codes, with the rest of a model."""
 
     spec, mel_norms, decoder = SPEC, np.full(80, 4.0, np.float32), None
 
@@ -30,7 +30,7 @@ def spoken(count, is_last):
 
 
 def heard(model, speed, *ends):
-    """The sound of the codes, made as far as each of `ends` in turn, and the places of the seams."""
+    """The wave of the codes, made in chunks up to each of `ends`, and the positions of the seams."""
     render = make_vocoder(model, model, None, speed)
     chunks = [render.add(spoken(end, is_last=False)) for end in ends] + [render.add(spoken(model.codes, is_last=True))]
     return np.concatenate(chunks), np.cumsum([len(chunk) for chunk in chunks[:-1]])

@@ -1,4 +1,4 @@
-"""A stand-in for tf.config that records the calls which only a GPU accepts."""
+"""A stand-in for tf.config that records the calls that only a GPU accepts."""
 
 from types import SimpleNamespace
 
@@ -6,7 +6,7 @@ from xtts import compat
 
 
 class Recorder:
-    """A tf.config of one historical form, with a CPU and as many GPUs as asked, that writes down each call."""
+    """A tf.config of one historical form, with a CPU and this many GPUs, that records each call."""
 
     def __init__(self, stable=True, alias=True, gpus=2, started=False, logical_cpus=1):
         self.calls = []

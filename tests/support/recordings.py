@@ -1,4 +1,4 @@
-"""Recordings for the tests: real audio files in real layouts, dated long ago so that caches trust them."""
+"""Recordings for tests: real audio files in real layouts, with old timestamps so that caches trust them."""
 
 import os
 from pathlib import Path
@@ -17,7 +17,7 @@ def tone(samples: int = 4410, channels: int = 1, level: float = 0.5) -> np.ndarr
 
 
 def record(path: Path, wave: Any = None, rate: int = 22050, **how: str) -> Path:
-    """Write a file of the kind that its name, or `how`, says."""
+    """Write an audio file in the format given by its suffix or by `how`."""
     path.parent.mkdir(parents=True, exist_ok=True)
     soundfile.write(str(path), tone() if wave is None else wave, rate, **how)
     return date(path)

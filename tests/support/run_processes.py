@@ -1,10 +1,10 @@
-"""Whole runs as processes of their own: settings in, exit status, output and run folder back.
+"""Whole runs as subprocesses: settings in, exit status, output and run folder out.
 
-`run` starts the program as a user does. `start` forks a process that has imported TensorFlow and done nothing with it,
-which saves the time of the import; from there on it is a process like any other, to be watched, signalled and killed.
+`run` starts the program as a user does. `start` forks a process that has imported TensorFlow without using it, which
+saves the time of the import; otherwise it is an ordinary process that can be watched, signalled and killed.
 With `stop_at` a process stops itself (SIGSTOP) at a moment of its run, however slow or fast the machine is.
 
-The corpus is made here from integers, so that it is the same everywhere: gliding voices, of a second or less.
+The corpus is generated from integers, so that it is identical everywhere: gliding voices of a second or less.
 """
 
 import functools
@@ -26,7 +26,7 @@ from xtts.reporting.journal import Journal
 from xtts.training.checkpoint import Checkpoints
 
 SUPPORT = Path(__file__).parent
-LIMIT = 1200  # seconds: a guard against hanging, for the slowest of machines
+LIMIT = 1200  # seconds: a guard against hanging, for the slowest machines
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(["xtts.training.run"])
 RATE = 22050
@@ -61,12 +61,12 @@ model_start_delay = 0.0
 
 
 def make_corpus(folder, count=15):
-    """LJSpeech's layout, with a column of two speakers."""
+    """Make a corpus in LJSpeech's layout, with a column for two speakers."""
     (folder / "wavs").mkdir(parents=True)
     lines = []
     for number in range(count):
         samples = RATE // 4 + (number * 2741) % (RATE // 2)
-        steps = 30 + (number * 37) % 50 + np.arange(samples) // 900  # of a saw-tooth, a whole number each
+        steps = 30 + (number * 37) % 50 + np.arange(samples) // 900  # of a sawtooth, an integer each
         saw = np.cumsum(steps) % 2048 - 1024
         echo = np.cumsum(3 * steps + number) % 1024 - 512
         swell = np.minimum(np.arange(samples) % 5000, 2500)
@@ -83,7 +83,7 @@ def _write_wave(path, samples):
 
 
 class Ended:
-    """A process that has ended."""
+    """A process that has ended, with its status and output."""
 
     def __init__(self, status, said):
         self.status, self.said = status, said
@@ -92,17 +92,17 @@ class Ended:
 
 
 class Process:
-    """A run that is under way."""
+    """A run in progress."""
 
     def __init__(self, folder, process, log):
         self.folder, self.process, self._log = folder, process, log
 
     def until(self, is_so):
-        """Wait until something is so of the run's folder, in a process that then goes on; it must not end before."""
+        """Wait until a condition on the run's folder holds. The process continues; it must not end before."""
         return self._wait(lambda: is_so(self.folder))
 
     def until_stopped(self):
-        """Wait until the process has stopped itself, at the moment that `start` was given."""
+        """Wait until the process has stopped itself, at the moment given to `start`."""
         return self._wait(lambda: psutil.Process(self.process.pid).status() == psutil.STATUS_STOPPED)
 
     def _wait(self, is_so):
@@ -114,14 +114,14 @@ class Process:
         return self
 
     def steps(self, stage):
-        """Steps of a stage in the journal."""
+        """The steps of a stage in the journal."""
         return steps_done(self.folder, stage)
 
     def said(self):
         return self._log.read_text(encoding="utf-8", errors="replace")
 
     def tell(self, *signals):
-        """Send it signals."""
+        """Send signals to it."""
         for number in signals:
             os.kill(self.process.pid, number)
         return self
@@ -133,14 +133,14 @@ class Process:
 
 
 class Runs:
-    """Runs beside one corpus, in a folder `root`: whatever features one makes the others find."""
+    """Runs with one corpus in a folder `root`; they share its cached features."""
 
     def __init__(self, root, recipe=RECIPE):
         self.root = root
         (root / "recipe.toml").write_text(recipe)
 
     def run(self, name, *settings):
-        """`xtts run`, with --set for each of `settings`, from its beginning to its end."""
+        """Run `xtts run`, with --set for each of `settings`, from beginning to end."""
         done = subprocess.run(
             [sys.executable, str(SUPPORT / "small_run.py"), *_arguments(name, settings)],
             cwd=str(self.root),
@@ -152,10 +152,10 @@ class Runs:
         return Ended(done.returncode, done.stdout)
 
     def start(self, name, *settings, most_bytes=None, stop_at=None):
-        """The same as a process that is under way.
+        """Start the same as a running process.
 
-        `most_bytes`: no file that it writes can be larger. `stop_at`: a function of the run's folder; the process stops
-        before it next opens, makes or renames a file there while that is true, and goes on after a SIGCONT.
+        `most_bytes`: the limit for the size of a file it writes. `stop_at`: a function of the run's folder; the process
+        stops before it next opens, creates or renames a file there while that is true, and continues after a SIGCONT.
         """
         log = self.root / f"{name}-{time.monotonic_ns()}.log"
         stop = stop_at and (str(self.folder(name)), functools.partial(stop_at, self.folder(name)))
@@ -169,7 +169,7 @@ class Runs:
 
 
 def steps_done(folder, stage):
-    """Steps of a stage in the journal."""
+    """The steps of a stage in the journal."""
     return max((line["step"] for line in Journal(folder).metrics(stage)), default=0)
 
 
@@ -217,7 +217,7 @@ def final(folder, stage):
 
 
 def differences(folder, other, stages=("codec", "gpt")):
-    """Where two runs differ in a bit of their last checkpoints or in a loss, in words; nothing when they do not."""
+    """Differences between the last checkpoints and losses of two runs, in words; empty if they are bit-identical."""
     found = []
     for stage in stages:
         states = [{**final(one, stage), **dict(enumerate(losses(one, stage), 1))} for one in (folder, other)]
@@ -233,7 +233,7 @@ def summary(folder):
 
 
 def unfinished(folder, *stages, steps=1):
-    """Take the last checkpoints of stages away, as if the run had been killed before it wrote them."""
+    """Remove the last checkpoints of stages, as if the run had been killed before it wrote them."""
     for stage in stages:
         for checkpoint in sorted((folder / stage).glob("step-*"))[-steps:]:
             shutil.rmtree(checkpoint)
@@ -241,7 +241,7 @@ def unfinished(folder, *stages, steps=1):
 
 
 def beside(runs, name, *stages, source="whole"):
-    """A new run's folder, in which some stages have ended as they did in another."""
+    """A new run's folder, in which some stages are finished as in another."""
     for stage in (*stages, "mel_stats.json"):
         found, made = runs.folder(source) / stage, runs.folder(name) / stage
         made.parent.mkdir(parents=True, exist_ok=True)
@@ -250,6 +250,6 @@ def beside(runs, name, *stages, source="whole"):
 
 
 def copy(runs, name, source="whole"):
-    """A run's folder, as another's beginning."""
+    """A copy of a run's folder under another name."""
     shutil.copytree(str(runs.folder(source)), str(runs.folder(name)))
     return runs.folder(name)

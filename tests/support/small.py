@@ -1,4 +1,4 @@
-"""A model that is smaller than tiny, for tests that train one: it stands in the presets under the name "tiny"."""
+"""A model smaller than tiny, for tests that train one: it replaces the preset "tiny"."""
 
 from typing import Any
 

@@ -1,6 +1,6 @@
-"""`python -m xtts` with a model under the name "tiny" that is so small that a whole run takes seconds.
+"""`python -m xtts` with a preset "tiny" so small that a whole run takes seconds.
 
-Under the name "small" the GPT is as large as tiny is elsewhere, and the rest is that small.
+In the preset "small" the GPT is as large as the real "tiny", and the rest is as small as here.
 """
 
 import os
@@ -14,7 +14,7 @@ from xtts.commands import main as commands
 from xtts.pipeline.service import servers
 from xtts.planning.sizes import SIZES, CodecSize
 
-SMALLEST = attrs.evolve(  # a checkpoint of it is small enough to be kept among the tests
+SMALLEST = attrs.evolve(  # its checkpoints are small enough to be kept in the repository
     SMALL,
     gpt=attrs.evolve(SMALL.gpt, width=16, text_positions=24, audio_positions=48),
     codec=CodecSize(hidden=4, code_width=4, codes=16, blocks=1),
@@ -23,7 +23,7 @@ MIXED = attrs.evolve(SMALLEST, gpt=SIZES["tiny"].gpt)
 
 
 def main(arguments, cwd, log, most_bytes=None, stop=None):
-    """The program, in a process that was forked; its output goes to the file `log`.
+    """Run the program in a forked process; its output goes to the file `log`.
 
     `stop`: a folder, and a function that says whether to stop there (SIGSTOP).
     """
@@ -42,16 +42,16 @@ def main(arguments, cwd, log, most_bytes=None, stop=None):
 
 
 def _prepare():
-    """Make "tiny" smaller, and give no worker of a service up for being slow: tests run on busy machines."""
+    """Shrink the preset "tiny", and drop no worker of a data service for being slow: tests run on busy machines."""
     SIZES.update(tiny=SMALLEST, small=MIXED)
     servers.PATIENCE = servers.Patience(first=1200, silence=1200, overtaken=1200, answer=1200)
 
 
 def _stop_at(folder, is_so):
-    """Stop the process, once, before it opens, makes or renames a file in a folder while something is so."""
+    """Stop the process, once, before it opens, creates or renames a file in a folder while a condition holds."""
     is_looking = False
 
-    def look(event, arguments):  # called by Python before the system call
+    def look(event, arguments):  # an audit hook, which Python calls before the system call
         nonlocal is_looking
         if is_looking or event not in ("open", "os.mkdir", "os.rename") or not isinstance(arguments[0], (str, bytes)):
             return

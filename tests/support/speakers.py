@@ -1,4 +1,4 @@
-"""Models that speak nonsense at once: folders as runs and imports leave them, with small parts of random weights."""
+"""Models that generate random speech: folders as runs and imports write them, with small parts of random weights."""
 
 import json
 
@@ -26,7 +26,7 @@ reference_seconds = 0.6
 
 
 def make_run(folder, parts=("gpt", "codec"), stop=1.0, size=SIZE, recipe=RECIPE, seed=1):
-    """A run's folder. The higher `stop` is, the sooner the model stops."""
+    """Make a run's folder. The higher `stop` is, the sooner the model stops."""
     folder.mkdir(parents=True)
     tokenizer = CharacterTokenizer(["en", "fa"], LETTERS)
     (folder / "recipe.toml").write_text(loading.dump_recipe(loading.parse_recipe(recipe)), encoding="utf-8")
@@ -36,7 +36,7 @@ def make_run(folder, parts=("gpt", "codec"), stop=1.0, size=SIZE, recipe=RECIPE,
 
 
 def write_model(folder, tokenizer, parts, stop=1.0, size=SIZE, seed=1, vocab=None, is_published=True):
-    """Parts under their published names."""
+    """Write a model's parts under their published names."""
     random, codes = np.random.default_rng(seed), size.codec.codes
     tokens = Tokens(tokenizer.size, codes + 2, tokenizer.start, tokenizer.stop, codes, codes + 1)
     made = {
@@ -50,7 +50,7 @@ def write_model(folder, tokenizer, parts, stop=1.0, size=SIZE, seed=1, vocab=Non
         module = made[part]()
         if part == "gpt":
             module.mel_head.bias.assign(np.eye(codes + 2, dtype=np.float32)[codes + 1] * stop)
-        if part == "decoder":  # its first weights would whisper
+        if part == "decoder":  # its initial weights are almost silent
             for weight in module.weights().values():
                 weight.variable.assign(weight.variable * 3)
         tensors.update(assignment.published_weights(module, PREFIXES[part]))
@@ -60,7 +60,7 @@ def write_model(folder, tokenizer, parts, stop=1.0, size=SIZE, seed=1, vocab=Non
 
 
 def vocabulary(path):
-    """A vocab.json of letters, laid out as XTTS-v2's."""
+    """Write a vocab.json of letters, in the layout of XTTS-v2's."""
     tokens = ["[STOP]", "[UNK]", "[SPACE]", *"abcdefghijklmnopqrstuvwxyz,.!?", "[en]", "[de]", "[START]"]
     table = {
         "version": "1.0",
@@ -82,7 +82,7 @@ def vocabulary(path):
 
 
 def reference(path, seconds=1.0, rate=22050, channels=1, level=0.5, pitch=150.0):
-    """A recording of a buzzing voice."""
+    """Record a synthetic buzzing voice."""
     time = np.arange(int(seconds * rate)) / rate
     wave = sum(np.sin(2 * np.pi * pitch * n * time * (1 + 0.05 * np.sin(9 * time))) / n for n in range(1, 12))
     wave = (level * wave / np.abs(wave).max()).astype(np.float32)

@@ -1,4 +1,4 @@
-"""A small corpus of tones in several voices, measured and planned, with what makes features of it."""
+"""A small corpus of tones in several voices, measured and planned, with the objects that compute its features."""
 
 from typing import NamedTuple
 
@@ -22,12 +22,12 @@ SPEC = MelSpec.of(AUDIO)
 SEED = 5
 SPEAKERS = ["ann"] * 6 + ["bob"] * 5 + ["solo"] + [""] * 2
 STATS = np.full(AUDIO.n_mels, 2.0, np.float32)
-EDGE = SPEC.reach // SPEC.hop_length + 1  # frames whose windows reach over a cut's end
-NEAR = 0.02  # cached mels are kept in 16 bits
+EDGE = SPEC.reach // SPEC.hop_length + 1  # frames whose windows extend beyond a crop's end
+NEAR = 0.02  # cached mels are stored in 16 bits
 
 
 class Made(NamedTuple):
-    """A corpus, measured and planned, and what makes features of it."""
+    """A corpus, measured and planned, with the objects that compute its features."""
 
     recipe: Recipe
     dataset: dataset.Dataset
@@ -67,7 +67,7 @@ class Made(NamedTuple):
 
 
 def speech(number):
-    """Between a quarter and 1.3 seconds of a gliding tone with noise, other ones for each recording."""
+    """A gliding tone with noise of a quarter to 1.3 seconds, different for each recording."""
     random = np.random.default_rng(number)
     samples = 2000 + 650 * number
     glide = np.cumsum(np.linspace(0.05, 0.9, samples) * random.uniform(0.3, 1))

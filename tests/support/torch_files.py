@@ -32,7 +32,7 @@ class _Storage:
 
 @contextmanager
 def modules(classes=()):
-    """Modules that pickle can name things in, gone again afterwards; `classes` are dotted names."""
+    """Temporary modules in which pickle can find names; `classes` are dotted names."""
     names = [f"torch.{kind}Storage" for kind in STORAGES.values()] + ["torch._utils._rebuild_tensor_v2", *classes]
     before, made = dict(sys.modules), {}
     for name in names:
@@ -52,7 +52,7 @@ def modules(classes=()):
 
 
 def pickled(value, made, protocol=2, legacy=False):
-    """The pickle of a value, and the arrays that its tensors refer to, by their keys."""
+    """The pickle of a value, and the arrays that its tensors refer to, by key."""
     storages = OrderedDict()
 
     class Pickler(pickle.Pickler):
@@ -77,14 +77,14 @@ def pickled(value, made, protocol=2, legacy=False):
 
 
 def save(value, path, legacy=False, classes=(), protocol=2):
-    """torch.save."""
+    """Write a file as torch.save does."""
     with modules(classes) as made:
         program, storages = pickled(value, made, protocol, legacy)
     return (stream if legacy else archive)(path, program, storages)
 
 
 def archive(path, program, storages=(), order=b"little", compression=zipfile.ZIP_STORED):
-    """The zip that holds a pickle and its storages."""
+    """Write the zip that holds a pickle and its storages."""
     with zipfile.ZipFile(str(path), "w", compression) as file:
         file.writestr("archive/data.pkl", program)
         file.writestr("archive/byteorder", order)
@@ -95,7 +95,7 @@ def archive(path, program, storages=(), order=b"little", compression=zipfile.ZIP
 
 
 def stream(path, program, storages=()):
-    """The pickles, and then the numbers, of the format before the zip."""
+    """Write the format before the zip: the pickles, then the tensor data."""
     storages = dict(storages)
     system = {"protocol_version": PROTOCOL, "little_endian": True, "type_sizes": {"short": 2, "int": 4, "long": 4}}
     pieces = [pickle.dumps(part, 2) for part in (MAGIC, PROTOCOL, system)]

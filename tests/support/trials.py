@@ -1,8 +1,8 @@
-"""Steps of small stages on made-up batches, on one device or several, and which weights they change.
+"""Steps of small stages on artificial batches, on one device or several, and the weights they change.
 
-As a program, `trials.py FOLDER codec:2 gpt:1 gpt:0`, it mirrors stages over two logical CPU devices, with so many
-batches added up (0: one, of free lengths), and leaves what became of them in FOLDER: devices can be split only before
-TensorFlow starts.
+As a program, `trials.py FOLDER codec:2 gpt:1 gpt:0`, it mirrors stages over two logical CPU devices, with the given
+number of accumulated batches (0: one, with relaxed shapes), and writes the resulting weights to FOLDER. It is a
+program because devices can be split only before TensorFlow starts.
 """
 
 import sys
@@ -30,12 +30,12 @@ ONE_CPU = Placement("/CPU:0", ("/CPU:0",), DEFAULT, {"/CPU:0": "the CPU"})
 AUDIO = AudioSection(n_fft=256, win_length=256, n_mels=16)
 SIZE = attrs.evolve(SMALL, codec=attrs.evolve(SMALL.codec, blocks=1))  # which halves the time of a trace
 ROWS = 8  # of a step
-SHAPES = ((6, 16), (9, 32))  # text tokens and mel frames of the GPT's
+SHAPES = ((6, 16), (9, 32))  # text tokens and mel frames of the GPT's batches
 TOKENIZER = CharacterTokenizer(["en"], "abcdefgh")
 
 
 class Trial(NamedTuple):
-    """A stage and its steps, traced."""
+    """A stage and its traced steps."""
 
     recipe: Recipe
     stage: Any
@@ -43,7 +43,7 @@ class Trial(NamedTuple):
     steps: TrainingSteps
 
     def variables(self) -> Dict[str, np.ndarray]:
-        """Everything that moves."""
+        """Every variable that training changes."""
         found = {name: weight.variable.numpy() for name, weight in self.stage.model.weights().items()}
         for slot, variables in self.optimizer.slots().items():
             found.update({f"{slot} {place}": variable.numpy() for place, variable in enumerate(variables)})
@@ -71,7 +71,7 @@ def trial(
     dynamic_shapes: bool = False,
     **train: Any,
 ) -> Trial:
-    """A stage whose batches have so many rows on each replica."""
+    """A stage whose batches have this many rows on each replica."""
     recipe = recipe_for(dynamic_shapes, **train)
     recipe = attrs.evolve(recipe, codec=attrs.evolve(recipe.codec, batch_size=rows))
     strategy = placement.start_strategy()
@@ -124,7 +124,7 @@ def batch(name: str, rows: int, seed: int, shape: int = 0) -> Dict[str, np.ndarr
 
 
 def counts(arrays: Dict[str, np.ndarray]) -> np.ndarray:
-    """How many numbers each part of the loss is a mean of."""
+    """The denominators of each part of the loss."""
     if "lengths" in arrays:
         lengths = arrays["lengths"]
         return np.array([lengths.sum(), (-(-lengths // FRAMES_PER_CODE)).sum()], np.float64)
@@ -145,7 +145,7 @@ def halves(arrays: Dict[str, np.ndarray]) -> List[Dict[str, np.ndarray]]:
 
 
 def shortened(arrays: Dict[str, np.ndarray], keeps_blank: bool = False) -> Dict[str, np.ndarray]:
-    """The GPT's batch as long as its longest row and, unless they are kept, without blank rows."""
+    """The GPT's batch cut to its longest row and, by default, without blank rows."""
     kept = (arrays["code_lengths"] > 0) | keeps_blank
     text, codes = (arrays[name].max() for name in ("text_lengths", "code_lengths"))
     some = {**arrays, "text": arrays["text"][:, :text], "codes": arrays["codes"][:, :codes]}
@@ -153,7 +153,7 @@ def shortened(arrays: Dict[str, np.ndarray], keeps_blank: bool = False) -> Dict[
 
 
 def run(made: Trial, name: str, steps: int, first: int = 0) -> List[float]:
-    """The losses of some steps, each on all of ROWS, in as many batches as are added up."""
+    """The losses of some steps, each on all of ROWS, in the stage's number of accumulated batches."""
     losses = []
     for step in range(first, first + steps):
         whole = batch(name, ROWS, step)
@@ -164,7 +164,7 @@ def run(made: Trial, name: str, steps: int, first: int = 0) -> List[float]:
 
 
 def mirrored(name: str, accumulated: int, steps: int, path: str) -> None:
-    """Leave in a file what becomes of a stage on two logical CPU devices, which share the rows of a step."""
+    """Write the variables of a stage trained on two logical CPU devices, which share the rows of a step."""
     placement = place_devices(DevicesSection(multi_gpu=True))
     pieces = max(1, accumulated)
     made = trial(

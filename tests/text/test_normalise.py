@@ -10,7 +10,7 @@ from xtts.text import english, persian
 from xtts.text.normalise import normalise
 
 ZWNJ = "\u200c"
-MARKS = {  # what the rules of a language look for, so that random texts meet them
+MARKS = {  # what the rules of a language look for, so that random texts contain them
     "en": [
         *"0123456789.,:/-$£%&'\"()MrsDtSckgmap–—°½²#+[]İ\u0307*_ \u200c\xad",
         "St.",
@@ -30,7 +30,7 @@ MARKS = {  # what the rules of a language look for, so that random texts meet th
         "kg",
     ],
 }
-ANY_CHARACTER = st.characters(blacklist_categories=())  # halves of characters and what is not assigned, too
+ANY_CHARACTER = st.characters(blacklist_categories=())  # surrogates and unassigned characters, too
 
 
 def texts(language):
@@ -88,7 +88,7 @@ def texts(language):
     ],
 )
 def test_english_numbers_become_words(written, said):
-    """Every way in which English writes a number is read as a person reads it."""
+    """Every way of writing a number in English is read as a person reads it."""
     assert normalise(written, "en") == said
 
 
@@ -108,8 +108,8 @@ def test_english_numbers_become_words(written, said):
         ("[SPACE] <b> {x}", "space b x"),
     ],
 )
-def test_english_abbreviations_and_signs(written, said):
-    """Abbreviations are spoken in full, and quotes, dashes and spaces have one form."""
+def test_english_abbreviations_and_symbols(written, said):
+    """Abbreviations are expanded, and quotes, dashes and spaces are unified."""
     assert normalise(written, "en") == said
 
 
@@ -143,12 +143,12 @@ def test_english_abbreviations_and_signs(written, said):
     ],
 )
 def test_persian_numbers_become_words(written, said):
-    """Every way in which Persian writes a number is read with «و» between its parts."""
+    """Every way of writing a number in Persian is read with «و» between its parts."""
     assert normalise(written, "fa") == said
 
 
 @given(st.integers(0, 10**18 - 1))
-def test_the_three_digit_sets_are_read_alike(number):
+def test_all_digits_are_read_alike(number):
     """A number has the same words in Persian, Arabic-Indic and ASCII digits."""
     ascii_digits = str(number)
     said = normalise(ascii_digits, "fa")
@@ -180,20 +180,20 @@ def test_the_three_digit_sets_are_read_alike(number):
         ("سال ۵۰ ق.م.", "سال پنجاه قبل از میلاد"),
     ],
 )
-def test_persian_spelling_is_made_one(written, said):
-    """Letter forms, marks, half-spaces and punctuation have one form."""
+def test_persian_spelling_is_unified(written, said):
+    """Letter forms, diacritics, half-spaces and punctuation are unified."""
     assert normalise(written, "fa") == said
 
 
 @pytest.mark.parametrize("language", ["de", "ar", "zh-cn"])
 def test_other_languages_pass_through(language):
-    """Other languages keep letters, digits and case; Unicode is composed and white space folded."""
+    """Other languages keep letters, digits and case; Unicode is composed and white space collapsed."""
     assert normalise(" E\u0301t\u00e9  \u2028 12 [x] \ud800", language) == "\u00c9t\u00e9 12 [x]"
 
 
 @pytest.mark.parametrize("language", ["en-gb", "EN", "fa-IR"])
-def test_a_region_keeps_the_language_s_rules(language):
-    """A code with a region or in capitals is read as its language."""
+def test_a_region_has_its_language_s_rules(language):
+    """A code with a region or in capitals is treated as its language."""
     assert normalise("5", language) == normalise("5", language[:2].lower()) != "5"
 
 
@@ -201,8 +201,8 @@ def test_a_region_keeps_the_language_s_rules(language):
 @example("5mr.")
 @example("M\xadr. 5st.")
 @example("İ\u0323")
-def test_normalised_english_is_normal(text):
-    """Normalising again changes nothing, and no digit or needless space is left."""
+def test_english_normalisation_is_idempotent(text):
+    """Normalising again changes nothing, and no digit or redundant space is left."""
     said = normalise(text, "en")
     assert normalise(said, "en") == said
     assert not any(character.isdecimal() for character in said)
@@ -213,8 +213,8 @@ def test_normalised_english_is_normal(text):
 @given(texts("fa"))
 @example("می می روم")
 @example(f"۵{ZWNJ}ها")
-def test_normalised_persian_is_normal(text):
-    """Normalising again changes nothing, no digit is left, and a half-space stands between letters only."""
+def test_persian_normalisation_is_idempotent(text):
+    """Normalising again changes nothing, no digit is left, and half-spaces are only between letters."""
     said = normalise(text, "fa")
     assert normalise(said, "fa") == said
     assert not any(character.isdecimal() for character in said)
@@ -227,7 +227,7 @@ def test_normalised_persian_is_normal(text):
 
 @given(st.text(ANY_CHARACTER), st.sampled_from(["de", "zh", "x"]))
 def test_passing_through_is_idempotent(text, language):
-    """What passed through once passes through unchanged."""
+    """Text in another language is unchanged when normalised again."""
     said = normalise(text, language)
     assert normalise(said, language) == said
     said.encode()
@@ -237,13 +237,13 @@ def test_passing_through_is_idempotent(text, language):
 @pytest.mark.parametrize(
     "piece", ["1", "1,", "1.", "1/", "a.", "-1", "1:", ZWNJ, " " + ZWNJ, "می ", '"', "$", " ", "mr "]
 )
-def test_long_texts_are_read_in_linear_time(piece, language):
-    """No rule goes back over a long run of what it looks for; a quadratic one would take minutes here."""
+def test_long_texts_are_normalised_in_linear_time(piece, language):
+    """No rule backtracks over a long match; a quadratic one would take minutes here."""
     said = normalise(piece * (50_000 // len(piece)), language)
     assert normalise(said, language) == said
 
 
-def test_every_cardinal_has_words_of_its_own():
+def test_cardinals_are_distinct():
     """No two numbers up to ten thousand are read alike, in either language."""
     for language in (english, persian):
         assert len({language.cardinal(str(number)) for number in range(10_001)}) == 10_001

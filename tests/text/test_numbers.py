@@ -19,12 +19,12 @@ from xtts.text.numbers import MAX_DIGITS
     ],
 )
 def test_cardinals(digits, in_english, in_persian):
-    """Groups of three digits with their scales; leading zeros are read digit by digit."""
+    """Groups of three digits are read with their scales; after leading zeros digits are read one by one."""
     assert english.cardinal(digits) == in_english
     assert persian.cardinal(digits) == in_persian
 
 
 def test_very_long_numbers_are_read_digit_by_digit():
-    """There are no words for scales beyond these."""
+    """There are no words for larger scales."""
     assert english.cardinal("1" * MAX_DIGITS).startswith("one hundred eleven quadrillion")
     assert english.cardinal("1" * (MAX_DIGITS + 1)) == " ".join(["one"] * (MAX_DIGITS + 1))

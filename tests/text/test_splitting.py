@@ -16,8 +16,8 @@ def texts(*arguments):
     return [piece.text for piece in split_text(*arguments)]
 
 
-def test_english_is_cut_at_full_stops_and_not_at_abbreviations():
-    """Marks end a sentence; a title's full stop and a decimal point do not."""
+def test_english_is_split_at_full_stops_and_not_at_abbreviations():
+    """Punctuation ends a sentence; the full stop of a title and a decimal point do not."""
     text = 'Mr. Smith paid 3.5 dollars. "Really?" she asked! Yes...'
     assert texts(text, "en", always) == [
         "mister smith paid three point five dollars.",
@@ -27,8 +27,8 @@ def test_english_is_cut_at_full_stops_and_not_at_abbreviations():
     ]
 
 
-def test_persian_is_cut_at_its_own_marks():
-    """The Persian question mark ends a sentence as the others do."""
+def test_persian_is_split_at_its_own_punctuation():
+    """The Persian question mark ends a sentence."""
     assert texts("سلام، حال شما چطور است؟ من خوبم. ممنون!", "fa", always) == [
         "سلام، حال شما چطور است؟",
         "من خوبم.",
@@ -36,13 +36,13 @@ def test_persian_is_cut_at_its_own_marks():
     ]
 
 
-def test_a_blank_line_ends_a_sentence_and_a_single_one_does_not():
-    """Text that is broken into lines is read on; a heading stands alone."""
+def test_a_blank_line_ends_a_sentence_and_a_line_break_does_not():
+    """Wrapped lines are joined; a heading is a sentence of its own."""
     assert texts("A heading\n\nand a line\nthat goes on", "en", always) == ["a heading", "and a line that goes on"]
 
 
-def test_a_long_sentence_is_cut_at_commas_and_then_at_spaces():
-    """As few pieces as fit, with shorter pauses inside the sentence than after it."""
+def test_a_long_sentence_is_split_at_commas_and_then_at_spaces():
+    """There are as few pieces as fit, with shorter pauses inside the sentence than after it."""
     found = split_text("one two, three four, five six seven eight nine ten. eleven", "en", lambda text: len(text) <= 20)
     assert found == [
         ("one two, three four,", AFTER_CLAUSE),
@@ -52,26 +52,26 @@ def test_a_long_sentence_is_cut_at_commas_and_then_at_spaces():
     ]
 
 
-def test_persian_is_cut_at_its_own_commas():
-    """A long Persian sentence too."""
+def test_persian_is_split_at_its_own_commas():
+    """A long Persian sentence is split at Persian commas and semicolons."""
     found = texts("این یک جمله است، و این یکی دیگر؛ و این آخری.", "fa", lambda text: len(text) <= 17)
     assert found == ["این یک جمله است،", "و این یکی دیگر؛", "و این آخری."]
 
 
-def test_a_word_that_cannot_be_cut_is_refused():
-    """It is named, with what to do."""
+def test_a_word_that_cannot_be_split_is_refused():
+    """The error names the word and the remedy."""
     with pytest.raises(SplittingError, match=r"'a{37}\.\.\.' is one word of 60 characters.*write it with spaces"):
         split_text("a" * 60, "en", lambda text: len(text) <= 50)
 
 
-def test_what_is_not_spoken_is_no_sentence():
-    """Marks alone say nothing."""
+def test_punctuation_alone_is_no_sentence():
+    """Text without letters or digits gives no pieces."""
     assert texts("... !? -- \n\n «»", "en", always) == []
 
 
 @given(st.text(st.sampled_from("ab ,.!?;-\n«»سلام،؛؟"), max_size=120), st.sampled_from(["en", "fa"]))
-def test_every_letter_is_said_once_and_in_order(text, language):
-    """However a text is cut, its letters are those of the normalised text, and every piece fits."""
+def test_splitting_keeps_all_letters_in_order(text, language):
+    """The letters of all pieces are those of the normalised text, and every piece fits."""
     normalised = "\n\n".join(normalise(part, language) for part in text.split("\n\n"))
     try:
         found = split_text(text, language, lambda piece: len(piece) <= 24)

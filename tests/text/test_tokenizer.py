@@ -29,7 +29,7 @@ CHARACTERS = CharacterTokenizer.build(TEXTS)
 
 @pytest.fixture(scope="module")
 def vocab(tmp_path_factory):
-    """A vocab.json as XTTS-v2's is laid out: [STOP] 0, [UNK] 1, [SPACE] 2, then letters and merges, [START] 261."""
+    """A vocab.json in the layout of XTTS-v2's: [STOP] 0, [UNK] 1, [SPACE] 2, then letters and merges, [START] 261."""
     from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers
 
     tokens = ["[STOP]", "[UNK]", "[SPACE]", *sorted("abcdefghijklmnopqrstuvwxyz'!?,.-üé"), "th", "the", "ow", "ck"]
@@ -49,7 +49,7 @@ def known_text(characters):
 
 
 def test_special_tokens_come_first():
-    """[STOP] is 0, [UNK] 1, [SPACE] 2, [START] 3; then come the tags and the characters, each in order."""
+    """[STOP] is 0, [UNK] 1, [SPACE] 2, [START] 3, followed by the language tags and the characters, each sorted."""
     small = CharacterTokenizer.build([("b a", "fa"), ("c", "en")])
     assert (small.stop, small.start, small.size) == (0, 3, 9)
     assert small.encode("a b c?", "fa") == [5, 6, 2, 7, 2, 8, 1]
@@ -57,8 +57,8 @@ def test_special_tokens_come_first():
 
 
 @given(known_text(set(normalise(ENGLISH, "en")) | set("A1 [5%")))
-def test_english_characters_come_back(text):
-    """Decoding gives the normalised text, when every character is known."""
+def test_decoding_inverts_encoding(text):
+    """Decoding gives the normalised text when every character is known."""
     wide = CharacterTokenizer.build([*TEXTS, ("abcdefghijklmnopqrstuvwxyz -", "en")])
     assert wide.unknown(text, "en") == []
     assert wide.decode(wide.encode(text, "en")) == normalise(text, "en")
@@ -67,8 +67,8 @@ def test_english_characters_come_back(text):
 @given(
     st.lists(st.tuples(st.text(min_size=1), st.sampled_from(["en", "fa", "de", "x", "es-419", "zh-CN"])), min_size=1)
 )
-def test_a_tokenizer_knows_what_it_was_built_from(texts):
-    """Whatever the texts, each one comes back as it was normalised, and nothing of it is unknown."""
+def test_a_tokenizer_knows_the_texts_it_was_built_from(texts):
+    """Each of its texts decodes to its normalised form, without unknown characters."""
     texts = [*texts, ("a", "en")]
     built = CharacterTokenizer.build(texts)
     for text, language in texts:
@@ -78,41 +78,41 @@ def test_a_tokenizer_knows_what_it_was_built_from(texts):
 
 @given(st.text(st.characters(blacklist_categories=())), st.sampled_from(["en", "fa"]))
 def test_any_text_has_ids(text, language):
-    """Ids are within the vocabulary for any text; an unknown character becomes [UNK], and nothing else does."""
+    """Ids are within the vocabulary for any text, and exactly the unknown characters become [UNK]."""
     ids = CHARACTERS.encode(text, language)
     assert all(0 <= number < CHARACTERS.size for number in ids)
     assert (1 in ids) == bool(CHARACTERS.unknown(text, language))
     assert len(CHARACTERS.decode(ids)) == len(normalise(text, language))
 
 
-def test_unknown_characters_are_named():
-    """The characters that are lacking are listed once each, in order, and read as a replacement character."""
+def test_unknown_characters_are_listed():
+    """Unknown characters are listed once each, in order, and decoded as a replacement character."""
     assert CHARACTERS.unknown("zebra ß 日本 ß", "en") == ["ß", "日", "本"]
     assert CHARACTERS.decode(CHARACTERS.encode("a ß", "en")) == f"a {REPLACEMENT}"
 
 
-def test_start_stop_and_tags_are_not_read():
-    """A sentence framed for the model reads as the sentence."""
+def test_start_stop_and_language_tags_are_not_decoded():
+    """A sentence with the model's special tokens decodes to the sentence."""
     framed = [CHARACTERS.start, *CHARACTERS.encode("the fox", "en"), CHARACTERS.stop, CHARACTERS.stop]
     assert CHARACTERS.decode(framed) == "the fox"
 
 
-def test_an_id_that_is_none_is_refused():
-    """An id outside the vocabulary is a mistake, not a character."""
+def test_an_invalid_id_is_refused():
+    """An id outside the vocabulary is an error."""
     for wrong in (-1, CHARACTERS.size):
         with pytest.raises(TextError, match=f"{wrong} is not a token"):
             CHARACTERS.decode([wrong])
 
 
 def test_a_region_uses_its_language_s_tag():
-    """A language that was not built in is refused with the known ones; a region falls back on its language."""
+    """An unknown language is refused with the known ones; a region falls back to its language."""
     assert CHARACTERS.encode("a", "en-GB") == CHARACTERS.encode("a", "en")
     with pytest.raises(TextError, match="no language 'de'; known: en, fa"):
         CHARACTERS.encode("a", "de")
 
 
 def test_saving_and_loading(tmp_path):
-    """A saved vocabulary loads equal, whatever order the texts came in."""
+    """A saved vocabulary loads as it was and does not depend on the order of the texts."""
     CHARACTERS.save(tmp_path / "a.json")
     CharacterTokenizer.build(reversed(TEXTS)).save(tmp_path / "b.json")
     assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
@@ -123,12 +123,12 @@ def test_saving_and_loading(tmp_path):
 
 
 def test_the_digest_is_the_same_everywhere():
-    """The digest depends on no hash seed and on no version of Python."""
+    """The digest does not depend on the hash seed or the version of Python."""
     assert CharacterTokenizer.build([("b a", "fa"), ("c", "en")]).digest().startswith("fa5f773340028e2c")
 
 
-def test_a_corpus_without_characters_builds_nothing():
-    """Texts without one character are refused with a sentence."""
+def test_a_corpus_without_characters_is_refused():
+    """Texts without a single character raise an error."""
     with pytest.raises(TextError, match="check its texts"):
         CharacterTokenizer.build([(" \n", "en")])
 
@@ -148,23 +148,23 @@ def test_a_corpus_without_characters_builds_nothing():
         b'{"hello": 7}',
     ],
 )
-def test_a_file_that_is_no_vocabulary_is_refused(content, tmp_path):
-    """A broken or foreign file is refused with a sentence that names it."""
+def test_a_file_that_is_not_a_vocabulary_is_refused(content, tmp_path):
+    """A damaged or unrelated file is refused by name."""
     path = tmp_path / "vocab.json"
     path.write_bytes(content)
     with pytest.raises(TextError, match=r"vocab\.json .*; name"):
         load_tokenizer(path)
 
 
-def test_a_file_that_is_not_there_is_refused(tmp_path):
-    """A missing file is a sentence, for either kind of tokenizer."""
+def test_a_missing_file_is_refused(tmp_path):
+    """A missing file is refused by name, for either kind of tokenizer."""
     for read in (load_tokenizer, BPETokenizer.load, CharacterTokenizer.load):
         with pytest.raises(TextError, match=r"none\.json: No such file"):
             read(tmp_path / "none.json")
 
 
 def test_bpe_encodes_as_xtts_does(vocab):
-    """The tag, the words in pieces, and [SPACE] between them: the ids that the library gives for the tagged text."""
+    """The ids are those that the tokenizers library gives for the tagged text with [SPACE] between words."""
     from tokenizers import Tokenizer
 
     bpe = BPETokenizer.load(vocab)
@@ -176,8 +176,8 @@ def test_bpe_encodes_as_xtts_does(vocab):
 
 
 @given(data=st.data())
-def test_bpe_comes_back(vocab, data):
-    """Decoding gives the normalised text in small letters, when every character is known, in any language."""
+def test_bpe_decoding_inverts_encoding(vocab, data):
+    """Decoding gives the normalised text in lower case when every character is known, in any language."""
     bpe = BPETokenizer.load(vocab)
     text = data.draw(known_text("abcdefghijklmnopqrstuvwxyzABCÜ '!?,.-"))
     language = data.draw(st.sampled_from(["en", "de", "zh"]))
@@ -186,8 +186,8 @@ def test_bpe_comes_back(vocab, data):
 
 
 @given(data=st.data())
-def test_bpe_takes_any_text(vocab, data):
-    """Any text has ids, one tag at the front; what cannot be written becomes [UNK], and is named."""
+def test_bpe_encodes_any_text(vocab, data):
+    """Any text has ids, with one language tag at the front; what cannot be encoded becomes [UNK] and is listed."""
     bpe = BPETokenizer.load(vocab)
     text = data.draw(
         st.one_of(st.text(st.characters(blacklist_categories=())), st.text("[]STOPUNKen"), st.just("[STOP]"))
@@ -199,14 +199,14 @@ def test_bpe_takes_any_text(vocab, data):
     assert (1 in ids) == bool(bpe.unknown(text, "de"))
 
 
-def test_bpe_refuses_a_language_it_has_no_tag_for(vocab):
+def test_bpe_refuses_a_language_without_a_tag(vocab):
     """A language without a tag is refused with the file's name and the known languages."""
     with pytest.raises(TextError, match=r"vocab\.json has no language 'fa'; known: de, en, zh-cn"):
         BPETokenizer.load(vocab).encode(PERSIAN, "fa")
 
 
 def test_a_vocabulary_without_the_special_tokens_is_refused(vocab, tmp_path):
-    """A vocabulary of another program lacks the tokens that frame a sentence, and is refused for that."""
+    """A vocabulary of another program, without the special tokens of XTTS, is refused."""
     other = tmp_path / "other.json"
     other.write_text(vocab.read_text(encoding="utf-8").replace("[START]", "[BEGIN]"), encoding="utf-8")
     with pytest.raises(TextError, match=r"other\.json has no token \[START\]; name the vocab\.json"):
@@ -214,7 +214,7 @@ def test_a_vocabulary_without_the_special_tokens_is_refused(vocab, tmp_path):
 
 
 def test_bpe_saves_what_it_loaded(vocab, tmp_path):
-    """The saved file is the loaded one, byte for byte, and its digest goes with it."""
+    """The saved file is the loaded one, byte for byte, and has the same digest."""
     bpe = BPETokenizer.load(vocab)
     bpe.save(tmp_path / "copy.json")
     again = load_tokenizer(tmp_path / "copy.json")
@@ -223,7 +223,7 @@ def test_bpe_saves_what_it_loaded(vocab, tmp_path):
     assert again.digest() == bpe.digest() != CHARACTERS.digest()
 
 
-def test_without_the_library_the_remedy_is_said(vocab, monkeypatch):
+def test_a_missing_tokenizers_library_is_reported(vocab, monkeypatch):
     """Without the package tokenizers a BPE vocabulary is refused with the command that installs it."""
     genuine = builtins.__import__
 
@@ -237,15 +237,15 @@ def test_without_the_library_the_remedy_is_said(vocab, monkeypatch):
         BPETokenizer.load(vocab)
 
 
-def test_what_is_missing_is_said_before_anything_is_made(vocab, tmp_path):
-    """A vocabulary that is not there; nothing where characters do."""
+def test_a_missing_vocabulary_is_reported_early(vocab, tmp_path):
+    """It is checked before anything is made; a character tokenizer needs no file."""
     check_tokenizer(TextSection())
     check_tokenizer(TextSection(tokenizer="bpe", vocab=str(vocab)))
     with pytest.raises(TextError, match=r"text\.vocab: .*none\.json: .*; name a vocabulary that can be read"):
         check_tokenizer(TextSection(tokenizer="bpe", vocab=str(tmp_path / "none.json")))
 
 
-# BPE that is learned
+# Learned BPE vocabularies
 
 SAID = [("The doctor saw the doctor.", "en"), ("The Doctor went home, at last!", "en"), (PERSIAN, "fa")]
 
@@ -256,8 +256,8 @@ def learned():
     return BPETokenizer.learn(SAID, 300)
 
 
-def test_what_is_said_often_becomes_one_token(learned):
-    """The tag, and then a token for each word, space and stop; other words are read in pieces, down to letters."""
+def test_frequent_words_become_one_token(learned):
+    """After the tag come one token per frequent word; other words are split into pieces, down to letters."""
     ids = learned.encode("The doctor saw the doctor.", "en")
     assert len(ids) == len(["[en]", "the", " ", "doctor", " ", "saw", " ", "the", " ", "doctor", "."])
     assert (ids[1], ids[3]) == (ids[7], ids[9])
@@ -269,7 +269,7 @@ def test_what_is_said_often_becomes_one_token(learned):
 
 
 def test_a_learned_vocabulary_is_an_ordinary_one(learned, tmp_path):
-    """[STOP], [UNK] and [SPACE] are where XTTS-v2 has them, and its file is read like any other."""
+    """[STOP], [UNK] and [SPACE] have the ids of XTTS-v2, and the saved file loads like any other."""
     assert (learned.stop, learned.encode("\u4e00", "en")[1:], learned.encode("a a", "en")[2]) == (0, [1], 2)
     learned.save(tmp_path / "tokenizer.json")
     again = load_tokenizer(tmp_path / "tokenizer.json")
@@ -279,11 +279,12 @@ def test_a_learned_vocabulary_is_an_ordinary_one(learned, tmp_path):
 
 
 def test_the_order_of_texts_does_not_matter(learned):
+    """The learned vocabulary does not depend on the order of the texts."""
     assert BPETokenizer.learn(SAID[::-1], 300).digest() == learned.digest()
 
 
-def test_a_vocabulary_is_no_larger_than_asked(learned):
-    """Except that no character is left out."""
+def test_a_vocabulary_has_at_most_the_requested_size(learned):
+    """The size is exceeded only to include every character."""
     characters = {letter for text, language in SAID for letter in normalise(text, language).lower()} - {" "}
     least = len(characters) + len(["[STOP]", "[UNK]", "[SPACE]", "[START]", "[en]", "[fa]"])
     assert BPETokenizer.learn(SAID, 16).size == least
@@ -291,24 +292,25 @@ def test_a_vocabulary_is_no_larger_than_asked(learned):
     assert least < learned.size <= 300
 
 
-def test_of_nothing_nothing_is_learned():
+def test_learning_from_empty_texts_is_refused():
+    """Texts without characters raise an error."""
     pytest.importorskip("tokenizers")
     with pytest.raises(TextError, match="has no characters"):
         BPETokenizer.learn([(" ", "en")], 300)
 
 
-# Which
+# Choosing a tokenizer
 
 
-def test_the_recipe_chooses(vocab):
-    """A recipe's text section gives the tokenizer it names."""
+def test_the_recipe_selects_the_tokenizer(vocab):
+    """The text section of a recipe gives the tokenizer it names."""
     assert make_tokenizer(TextSection(), TEXTS).digest() == CHARACTERS.digest()
     assert make_tokenizer(TextSection(tokenizer="bpe", vocab=str(vocab)), TEXTS).start == 261
     assert make_tokenizer(TextSection(tokenizer="bpe"), TEXTS).languages == CHARACTERS.languages
 
 
-def test_the_library_is_loaded_only_for_bpe():
-    """Characters need neither tokenizers nor TensorFlow."""
+def test_the_library_is_imported_only_for_bpe():
+    """A character tokenizer needs neither tokenizers nor TensorFlow."""
     source = """
 import json, sys
 from xtts.text.tokenizer import CharacterTokenizer

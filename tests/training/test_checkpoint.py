@@ -1,4 +1,4 @@
-"""checkpoint: what was saved comes back whole, after kill -9, on full and read-only disks, and past damaged files."""
+"""Checkpoints survive kill -9, full and read-only disks, and damaged files."""
 
 import errno
 import json
@@ -38,7 +38,7 @@ def names(kept):
 
 
 def child(script, *arguments, before=()):
-    """A process of its own that saves; `before` is a command that runs it."""
+    """A subprocess that saves checkpoints; `before` is a command that runs it."""
     imports = "import os, shutil, signal, sys\nfrom pathlib import Path\nfrom states import is_whole, state\n"
     return subprocess.Popen(
         [
@@ -64,11 +64,11 @@ def finished(process):
     return out
 
 
-# What comes back
+# Saving and loading
 
 
-def test_a_state_comes_back_bit_for_bit(kept, said):
-    """Every type, shape and value: a scalar, nothing at all, negative zero, not a number, a transposed matrix."""
+def test_a_state_is_restored_bit_for_bit(kept, said):
+    """Every dtype, shape and value is kept: a scalar, an empty tensor, negative zero, NaN, a transposed matrix."""
     tensors = {
         "float": np.array([[-0.0, np.nan, np.inf], [1e-45, 0.1, 3.0]], np.float32).T,
         "step": np.array(2**40, np.int64),
@@ -89,15 +89,15 @@ def test_a_state_comes_back_bit_for_bit(kept, said):
     assert not said
 
 
-def test_where_nothing_was_saved_there_is_nothing(kept, said):
-    """A run that begins finds no checkpoint, and no error, and makes no folder."""
+def test_a_new_folder_has_no_checkpoints(kept, said):
+    """Reading from it gives nothing, without an error, and creates no folder."""
     assert (kept.newest(), kept.best(), kept.steps()) == (None, None, [])
     assert not kept.folder.exists()
     assert not said
 
 
 def test_the_tensors_are_an_ordinary_safetensors_file(kept):
-    """Whoever has safetensors can read a checkpoint."""
+    """The safetensors library reads the tensors of a checkpoint."""
     from safetensors.numpy import load_file
 
     found = load_file(str(kept.save(state(3)) / TENSORS))
@@ -105,7 +105,7 @@ def test_the_tensors_are_an_ordinary_safetensors_file(kept):
 
 
 def test_no_tensorflow_is_imported():
-    """Checkpoints and the lock start in a moment."""
+    """Checkpoints and the lock work without importing TensorFlow."""
     script = (
         "import sys, xtts.training.checkpoint, xtts.training.run_lock;"
         " print([m for m in sys.modules if m.startswith('tensorflow')])"
@@ -113,11 +113,11 @@ def test_no_tensorflow_is_imported():
     assert finished(child(script)).strip() == "[]"
 
 
-# Which are kept
+# Which checkpoints are kept
 
 
 def test_the_last_few_and_the_best_are_kept(kept):
-    """Of ten, the last three and the one with the lowest loss."""
+    """Of ten, the last three and the one with the lowest loss are kept."""
     for step, loss in enumerate([5, 4, 1, 2, math.nan, 3, None, 1.5, 2, 2.5], start=1):
         kept.save(state(step), loss)
         assert kept.newest().step == step
@@ -126,8 +126,8 @@ def test_the_last_few_and_the_best_are_kept(kept):
     assert names(kept) == ["step-00000003", "step-00000008", "step-00000009", "step-00000010"]
 
 
-def test_one_is_enough_to_keep(kept):
-    """With keep = 1 and no losses there is the newest alone, and no best."""
+def test_one_checkpoint_can_be_kept(kept):
+    """With keep = 1 and no losses only the newest is kept, and there is no best."""
     kept.keep = 1
     for step in (1, 2, 3):
         kept.save(state(step))
@@ -135,16 +135,16 @@ def test_one_is_enough_to_keep(kept):
     assert kept.best() is None
 
 
-def test_a_best_lost_to_a_better_one_is_removed(kept):
-    """Only one best is kept; the newest of equals."""
+def test_an_outdone_best_checkpoint_is_removed(kept):
+    """Only one best is kept, the newest of equals."""
     kept.keep = 1
     for step, loss in [(1, 2.0), (2, 1.0), (3, 1.0), (4, 9.0)]:
         kept.save(state(step), loss)
     assert kept.steps() == [3, 4]
 
 
-def test_a_step_saved_again_takes_the_place_of_the_first(kept):
-    """The later state of one step is the newest, and the earlier one is gone, unless it is the best."""
+def test_a_step_saved_again_replaces_the_first(kept):
+    """The later state of a step is the newest, and the earlier one is removed unless it is the best."""
     first = state(5)
     for mark in ("first", "second", "third"):
         kept.save(TrainingState(5, first.tensors, {"mark": mark}))
@@ -156,7 +156,7 @@ def test_a_step_saved_again_takes_the_place_of_the_first(kept):
     assert (kept.best().counters["mark"], kept.newest().counters["mark"]) == ("best", "last")
 
 
-def test_a_checkpoint_before_the_newest_is_not_removed_as_it_is_written(kept):
+def test_a_checkpoint_before_the_newest_is_kept_when_written(kept):
     """A run that was set back to an earlier step keeps what it writes."""
     for step in (10, 20, 30):
         kept.save(state(step))
@@ -165,8 +165,8 @@ def test_a_checkpoint_before_the_newest_is_not_removed_as_it_is_written(kept):
     assert kept.steps() == [5, 10, 20, 30]
 
 
-def test_to_keep_none_is_refused(tmp_path):
-    """A run that keeps no checkpoint could not go on."""
+def test_keep_must_be_positive(tmp_path):
+    """A run that keeps no checkpoint could not be resumed."""
     with pytest.raises(ValueError, match="keep"):
         Checkpoints(tmp_path, keep=0)
 
@@ -208,8 +208,8 @@ DAMAGES = {
 
 @pytest.mark.parametrize("asked", ["newest", "best"])
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_checkpoint_is_named_and_set_aside_and_the_older_used(kept, said, damage, asked):
-    """Whatever is wrong with it, the sentence says what, nothing is deleted, and the run goes on from the last."""
+def test_a_damaged_checkpoint_is_renamed_and_an_older_one_used(kept, said, damage, asked):
+    """Any damage is described in the message, nothing is deleted, and the run resumes from the previous one."""
     kept.save(state(1), loss=2.0)
     folder = kept.save(state(2), loss=1.0)
     spoil, sentence = DAMAGES[damage]
@@ -230,8 +230,8 @@ def test_a_damaged_checkpoint_is_named_and_set_aside_and_the_older_used(kept, sa
 
 
 @pytest.mark.parametrize("name", [TENSORS, RECORD])
-def test_no_flipped_bit_goes_unnoticed(kept, said, name):
-    """A bit anywhere in either file, in its header or its numbers."""
+def test_every_flipped_bit_is_detected(kept, said, name):
+    """This holds for a bit anywhere in either file, in the header or the data."""
     kept.save(state(1, size=200))
     path = kept.save(state(2, size=200)) / name
     whole = path.read_bytes()
@@ -250,15 +250,15 @@ def test_no_flipped_bit_goes_unnoticed(kept, said, name):
 
 
 def _same_json(one, other):
-    """A space may turn into another kind of space."""
+    """Whether the JSON is equal: a flipped bit may turn one white-space character into another."""
     try:
         return json.loads(bytes(one)) == json.loads(bytes(other))
     except ValueError:
         return False
 
 
-def test_damage_upon_damage_leads_to_the_oldest(kept, said):
-    """Each damaged one is named, newest first."""
+def test_several_damaged_checkpoints_lead_to_the_oldest(kept, said):
+    """Each damaged one is reported, newest first."""
     for step in (1, 2, 3):
         kept.save(state(step))
     flip(kept.folder / "step-00000003" / TENSORS)
@@ -268,8 +268,8 @@ def test_damage_upon_damage_leads_to_the_oldest(kept, said):
 
 
 @pytest.mark.parametrize("asked", ["newest", "best"])
-def test_when_all_are_damaged_the_run_stops_and_says_what_to_do(kept, asked):
-    """A run is not begun anew over weeks of training, not even when it is started a second time."""
+def test_if_all_are_damaged_the_run_stops_with_advice(kept, asked):
+    """Weeks of training are never restarted silently, not even when the run is started a second time."""
     for step in (1, 2):
         kept.save(state(step), loss=1.0)
         flip(kept.folder / f"step-0000000{step}" / TENSORS)
@@ -279,8 +279,8 @@ def test_when_all_are_damaged_the_run_stops_and_says_what_to_do(kept, asked):
     assert names(kept) == ["aside-step-00000001.1", "aside-step-00000002.1"]
 
 
-def test_a_damaged_one_is_not_counted_among_those_kept_nor_removed(kept):
-    """A broken checkpoint pushes no sound one out when another is saved, and is left for `newest` to judge."""
+def test_a_damaged_checkpoint_is_not_counted_or_removed(kept):
+    """When another is saved, a broken checkpoint displaces no good one and is left for `newest` to handle."""
     kept.keep = 2
     for step in (1, 2, 3):
         kept.save(state(step))
@@ -289,8 +289,8 @@ def test_a_damaged_one_is_not_counted_among_those_kept_nor_removed(kept):
     assert kept.steps() == [2, 3, 4]
 
 
-def test_a_checkpoint_that_vanishes_while_it_is_read_is_no_damage(kept, said, monkeypatch):
-    """A run that goes on meanwhile has removed it and written a newer one, which is read instead."""
+def test_a_checkpoint_removed_while_being_read_is_not_damaged(kept, said, monkeypatch):
+    """The running process has removed it and written a newer one, which is read instead."""
     kept.keep = 1
     kept.save(state(1))
     reading = checkpoint._record
@@ -305,8 +305,8 @@ def test_a_checkpoint_that_vanishes_while_it_is_read_is_no_damage(kept, said, mo
     assert not said
 
 
-def test_what_is_only_out_of_reach_is_not_set_aside(kept, monkeypatch):
-    """A file that may not be read now is not damaged: the run stops with a sentence, and nothing is renamed."""
+def test_an_unreadable_checkpoint_is_not_renamed(kept, monkeypatch):
+    """A file without read permission is not damaged: the run stops with an error, and nothing is renamed."""
     kept.save(state(1))
 
     def refuse(path):
@@ -332,8 +332,8 @@ while True:
 """
 
 
-def test_killed_at_twenty_moments_a_run_always_goes_on(kept, said):
-    """After each kill -9 the newest is whole, no older than the last reported saved, and the next run takes up."""
+def test_a_run_killed_twenty_times_always_resumes(kept, said):
+    """After each kill -9 the newest checkpoint is intact and no older than the last reported one."""
     chance = random.Random(11)
     reached = 0
     for _ in range(20):
@@ -391,8 +391,8 @@ for number in range(1, 200):
 """
 
 
-def test_killed_before_any_call_to_the_disk_nothing_is_lost(tmp_path):
-    """A save that removes an older one is killed before its 1st, 2nd, … last touch of the disk; a whole one is left."""
+def test_a_kill_before_any_file_operation_loses_nothing(tmp_path):
+    """A save that removes an older checkpoint is killed before each of its file operations; an intact one remains."""
     lines = finished(child(KILL_BEFORE_EACH_CALL, tmp_path / "codec")).splitlines()
     statuses, steps = zip(*(map(int, line.split()) for line in lines))
     assert statuses == (signal.SIGKILL,) * (len(lines) - 1) + (0,)
@@ -402,8 +402,8 @@ def test_killed_before_any_call_to_the_disk_nothing_is_lost(tmp_path):
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc to tell which file is synced")
-def test_all_is_on_the_disk_before_its_name_is(kept, monkeypatch):
-    """Power may fail: files and their folder are synced, then the folder is renamed, then the name is synced."""
+def test_data_is_synced_before_its_name(kept, monkeypatch):
+    """In case of a power failure, files and folder are synced, then the folder is renamed, then the name is synced."""
     kept.save(state(1))
     partial, final = kept.folder / ".partial-step-00000002", kept.folder / "step-00000002"
     done = []
@@ -423,7 +423,7 @@ def test_all_is_on_the_disk_before_its_name_is(kept, monkeypatch):
     assert done == [partial / TENSORS, partial / RECORD, partial, (partial, final), kept.folder]
 
 
-# Disks that refuse
+# Disks that refuse writes
 
 FILL = """
 kept = Checkpoints(Path(sys.argv[1]))
@@ -435,8 +435,8 @@ print([path and path.name for path in paths])
 """
 
 
-def test_a_file_that_may_not_grow_costs_a_sentence(kept):
-    """Under a limit of file size (RLIMIT_FSIZE) nothing is written, the older stays, and the run goes on."""
+def test_a_file_size_limit_is_reported_and_training_continues(kept):
+    """Under a file size limit (RLIMIT_FSIZE) nothing is written, and the older checkpoint is kept."""
     kept.save(state(0))
     out = finished(child(FILL, kept.folder, 100_000))
     assert out.endswith(f"{[None] * 8}\n")
@@ -447,7 +447,7 @@ def test_a_file_that_may_not_grow_costs_a_sentence(kept):
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """A command under which a folder is a disk of 1 MiB of its own; the test is skipped where nobody may mount one."""
+    """A command under which a folder is a disk of 1 MiB; the test is skipped where mounting is not permitted."""
     disk = tmp_path / "disk"
     disk.mkdir()
     mounted = [
@@ -466,8 +466,8 @@ def small_disk(tmp_path):
     return mounted, disk
 
 
-def test_a_full_disk_costs_a_sentence_until_there_is_room(small_disk):
-    """Checkpoints of 0.4 MB on a real disk of 1 MiB: two fit, the third is refused until there is room again."""
+def test_a_full_disk_is_reported_until_there_is_room(small_disk):
+    """Of checkpoints of 0.4 MB on a real disk of 1 MiB two fit, and the third fails until there is room again."""
     mounted, disk = small_disk
     script = """
 kept = Checkpoints(Path(sys.argv[1]) / "codec")
@@ -488,8 +488,8 @@ step(5)
     assert out[6:] == [f"step-00000005 [2, 5] True {[second, 'step-00000005']}"]
 
 
-def test_a_read_only_disk_costs_a_sentence(small_disk):
-    """Nothing is saved there, a damaged checkpoint is named though it cannot be renamed, and the older is read."""
+def test_a_read_only_disk_is_reported(small_disk):
+    """Nothing is saved, a damaged checkpoint that cannot be renamed is reported, and the older one is read."""
     mounted, disk = small_disk
     script = """
 kept = Checkpoints(Path(sys.argv[1]) / "codec")
@@ -505,8 +505,8 @@ print(kept.save(state(3)), Checkpoints(kept.folder).save(state(3)), kept.newest(
     assert "could not be renamed" in sentences[2]
 
 
-def test_a_folder_that_cannot_be_is_said(tmp_path, said):
-    """A file stands where the folder should: saving says so and the run goes on; reading is refused."""
+def test_a_file_in_place_of_the_folder_is_reported(tmp_path, said):
+    """Saving reports it and training continues; reading is refused."""
     (tmp_path / "codec").write_text("")
     kept = Checkpoints(tmp_path / "codec", log=said.append)
     assert kept.save(state(1)) is None
@@ -515,8 +515,8 @@ def test_a_folder_that_cannot_be_is_said(tmp_path, said):
         kept.newest()
 
 
-def test_what_makes_no_file_is_a_mistake_and_no_full_disk(kept):
-    """A tensor of no type, or a counter that JSON does not know, stops the run, and leaves nothing behind."""
+def test_a_programming_error_is_not_taken_for_a_full_disk(kept):
+    """A tensor of an unknown dtype or a counter that is not JSON raises an error and leaves no file."""
     with pytest.raises(checkpoint.safetensors_file.WeightsError, match="names"):
         kept.save(TrainingState(1, {"names": np.array(["a"])}))
     with pytest.raises(TypeError):
@@ -525,7 +525,7 @@ def test_what_makes_no_file_is_a_mistake_and_no_full_disk(kept):
 
 
 def test_saving_and_reading_need_no_second_copy_of_the_tensors(tmp_path):
-    """With 64 MiB of tensors, saving and reading them takes far less than that on top."""
+    """With 64 MiB of tensors, saving and reading need far less than that in addition."""
     script = """
 import states, numpy as np
 from peak import peak_bytes as peak
@@ -543,8 +543,8 @@ print(peak() - before)
 # Stages
 
 
-def test_a_stage_is_set_aside_under_the_first_free_name(tmp_path):
-    """`codec` becomes codec.1, the next codec.2, and nothing in them is lost."""
+def test_a_stage_is_renamed_to_the_first_free_name(tmp_path):
+    """`codec` becomes codec.1, the next codec.2, and their contents are kept."""
     for number in (1, 2, 3):
         (tmp_path / "codec").mkdir()
         (tmp_path / "codec" / "metrics.jsonl").write_text(str(number))
@@ -553,7 +553,7 @@ def test_a_stage_is_set_aside_under_the_first_free_name(tmp_path):
     assert not (tmp_path / "codec").exists()
 
 
-def test_a_stage_that_cannot_be_set_aside_is_named(tmp_path):
-    """A folder that is not there cannot be renamed, and the sentence says which."""
+def test_a_stage_that_cannot_be_renamed_is_reported(tmp_path):
+    """The error for a missing folder names it."""
     with pytest.raises(CheckpointError, match=r"gpt: it cannot be renamed, .*No such file"):
         set_aside(tmp_path / "gpt")

@@ -1,8 +1,9 @@
-"""Exactness: the same recipe ends with the same weights, bit for bit, whatever its shapes and devices are.
+"""Exactness: the same recipe gives the same weights, bit for bit, whatever its shapes and devices.
 
-On logical CPU devices, which compute the same bits. What was in the way is TensorFlow's memory optimizer: of a graph
-that takes most of a device's memory it turns sums of three or more into races. So the GPT of these runs is as large as
-the smallest preset's, its batches are large enough for that, and the graphs of steps are looked at for such sums, too.
+The tests use logical CPU devices, which compute the same bits. TensorFlow's memory optimizer turns sums of three or
+more
+terms into races in a graph that takes most of a device's memory. So the GPT of these runs is as large as the smallest
+preset's, its batches are large enough for that, and the graphs of steps are checked for such sums, too.
 """
 
 import collections
@@ -23,7 +24,7 @@ from xtts.planning.sizes import SIZES
 from xtts.reporting.journal import Journal
 
 ROOT = Path(__file__).parents[2]
-LONG = (40, 200)  # text tokens and mel frames of a batch whose attention goes in all its bands
+LONG = (40, 200)  # text tokens and mel frames of a batch that uses all bands of the attention
 SHAPES = {"planned": ("data.shape_count=1",), "fixed": ("data.max_text_length=12", "data.max_mel_frames=72")}
 DEVICES = {"one": (), "two": ("devices.data_gpu=0", "devices.model_gpu=1")}
 GPT = (
@@ -60,7 +61,7 @@ def figures(folder):
 
 @pytest.fixture(scope="module")
 def spoken(tmp_path_factory):
-    """Runs whose codec is trained; only the GPT is left to them."""
+    """Runs whose codec is trained already, so that only the GPT is left."""
     root = tmp_path_factory.mktemp("exact")
     make_corpus(root / "corpus", count=24)
     made = Runs(root, RECIPE)
@@ -72,7 +73,7 @@ def spoken(tmp_path_factory):
 @pytest.mark.parametrize(
     ("shapes", "devices"),
     [
-        ("planned", "two"),  # the others take as long, and are for whoever has the time
+        ("planned", "two"),  # the others take equally long and run only on request
         *(
             pytest.param(shapes, devices, marks=pytest.mark.long)
             for shapes, devices in itertools.product(["planned", "fixed", "relaxed"], DEVICES)
@@ -80,7 +81,8 @@ def spoken(tmp_path_factory):
         ),
     ],
 )
-def test_two_runs_end_with_the_same_bits(spoken, shapes, devices):
+def test_two_runs_give_the_same_bits(spoken, shapes, devices):
+    """Losses, gradient norms and final weights of two runs are bit-identical."""
     folders = []
     for name in ("first", "second"):
         folders.append(beside(spoken, f"{name}-{shapes}-{devices}", "codec"))
@@ -95,7 +97,7 @@ def test_two_runs_end_with_the_same_bits(spoken, shapes, devices):
 
 
 def optimised(name, **options):
-    """The nodes of a stage's steps, as TensorFlow has optimised them."""
+    """The nodes of a stage's steps after TensorFlow's graph optimisation."""
     context.enable_run_metadata()
     try:
         trials.trial(name, **options)
@@ -120,8 +122,8 @@ def _nodes(graph):
         ("gpt", {"gradient_accumulation_steps": 2, "ema_decay": 0.9}),
     ],
 )
-def test_no_sum_of_a_step_is_one_that_tensorflow_may_make_a_race_of(monkeypatch, name, options):
-    """Those of two terms are the same in either order."""
+def test_no_sum_in_a_step_is_nondeterministic(monkeypatch, name, options):
+    """No sum has more than two terms, for which alone the order does not matter."""
     monkeypatch.setitem(SIZES, "tiny", SMALL)
     monkeypatch.setattr(trials, "SHAPES", (LONG,))
     nodes = optimised(name, **options)
@@ -132,8 +134,8 @@ def test_no_sum_of_a_step_is_one_that_tensorflow_may_make_a_race_of(monkeypatch,
 
 
 @pytest.mark.long
-def test_three_mirrored_devices_are_summed_in_their_order(tmp_path):
-    """Of what three replicas found, too."""
+def test_three_mirrored_devices_are_summed_in_order(tmp_path):
+    """Sums over three replicas do not depend on which is ready first."""
     log = tmp_path / "said"
     process = FORKS.Process(target=_mirror, args=(str(log),))
     process.start()
@@ -152,7 +154,7 @@ def _mirror(log):
 
 
 def _program(arguments, cwd, log):
-    """The program as it is, with the presets' own sizes."""
+    """The program with the original preset sizes."""
     file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     for stream in (1, 2):
         os.dup2(file, stream)
@@ -162,7 +164,8 @@ def _program(arguments, cwd, log):
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)
-def test_a_recipe_of_two_gpus_ends_with_the_same_bits_each_time_and_after_four_kills(tmp_path):
+def test_a_recipe_of_two_gpus_gives_the_same_bits_each_time_and_after_four_kills(tmp_path):
+    """Five uninterrupted runs and one that is killed four times end with identical weights."""
     recipe = tmp_path / "recipe.toml"
     recipe.write_text((ROOT / "recipes" / "dual_gpu.toml").read_text(encoding="utf-8"), encoding="utf-8")
 

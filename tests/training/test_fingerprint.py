@@ -1,4 +1,4 @@
-"""What a stage's weights depend on: which settings count, and what is compared with an older run."""
+"""Fingerprints of stages: the settings and data that weights depend on, compared with those of an earlier run."""
 
 import json
 from pathlib import Path
@@ -21,7 +21,7 @@ NO_WEIGHTS = """
 run.name run.folder run.stages run.say data.pad_to_fixed_length data.service data.workers train.steps train.jit_compile
 train.log_every train.validate_every train.sample_every train.save_every train.keep_checkpoints train.early_stopping
 train.most_skipped codec.steps
-""".split()  # how a run is shown, how long it is, and how fast; and all of [devices] and [cluster]
+""".split()  # how a run is displayed, how long it is, and its speed; and all of [devices] and [cluster]
 
 
 def codec(train_rate, codec_rate):
@@ -30,8 +30,8 @@ def codec(train_rate, codec_rate):
     return make_fingerprint(recipe, STAGES["codec"], DATASET, PLAN, {})
 
 
-def test_every_setting_says_which_weights_it_shapes():
-    """A stage's weights, those of several, or none: of a setting that does not say so, every stage's."""
+def test_every_setting_declares_the_weights_it_affects():
+    """A setting affects one stage, several or none; without a declaration it affects every stage."""
     for (section, name), field in setting_names().items():
         stages = field.metadata["shapes_weights"]
         assert set(stages) <= set(get_args(StageName)), name
@@ -50,12 +50,12 @@ def test_every_setting_says_which_weights_it_shapes():
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_runs_of_older_releases_stay_comparable(stage):
-    """The settings beside the checkpoints of an older release have the names that are compared with them now."""
+    """The fingerprint of an older release has the names that are compared with it now."""
     before = json.loads((GOLDEN / stage / "inputs.json").read_text(encoding="utf-8"))
     assert set(weight_settings(Recipe(), STAGES[stage])) == {name for name in before if "." in name}
 
 
-def test_other_weights_of_a_stage_below_are_a_change():
+def test_changed_weights_of_an_earlier_stage_are_a_difference():
     """The GPT depends on the codec's weights, bit by bit."""
     stage = SimpleNamespace(name="gpt", section="train", facts=lambda dataset, plan: {"the texts": "some"})
     ones = {"a": np.ones(3)}
@@ -68,15 +68,15 @@ def test_other_weights_of_a_stage_below_are_a_change():
     assert diff_fingerprints(one, other) == ["the codec"]
 
 
-def test_a_codec_with_a_rate_of_its_own_does_not_ask_for_the_others():
-    """Another learning rate for the GPT trains no codec anew, unless that is the codec's too."""
+def test_a_stage_with_its_own_learning_rate_ignores_the_general_one():
+    """Changing the GPT's learning rate retrains the codec only if the codec uses it, too."""
     assert diff_fingerprints(codec(1e-3, 2e-3), codec(5e-4, 2e-3)) == []
     assert diff_fingerprints(codec(1e-3, 2e-3), codec(1e-3, 1e-3)) == ["codec.learning_rate 0.002 -> 0.001"]
     assert diff_fingerprints(codec(1e-3, None), codec(5e-4, None)) == ["train.learning_rate 0.001 -> 0.0005"]
 
 
-def test_what_is_written_before_is_understood():
-    """A setting that has come since was at its default; one that counts no longer is no change, unlike other things."""
+def test_fingerprints_of_older_releases_are_understood():
+    """A setting added since counts as its default, and one that no longer counts is ignored."""
     now = codec(1e-3, 2e-3)
     before = {**now, "train.learning_rate": 0.1, "the recordings": "others"}
     del before["train.clip_norm"]

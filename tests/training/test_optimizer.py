@@ -1,4 +1,4 @@
-"""optimizer: AdamW and its schedules against plain NumPy, step by step; and steps that must move nothing."""
+"""AdamW and its schedules against plain NumPy, step by step, and steps that must change nothing."""
 
 import math
 
@@ -11,13 +11,13 @@ from xtts.recipe.schema import TrainSection
 from xtts.training.optimizer import BETA_1, BETA_2, EPSILON, AdamW, Schedule
 
 STEPS = 50
-SHAPES = ((4, 3), (3,), (2, 3, 4), (1,))  # those of more than one axis decay
+SHAPES = ((4, 3), (3,), (2, 3, 4), (1,))  # those with more than one axis have weight decay
 TRAIN = TrainSection(weight_decay=0.1, clip_norm=1.5, ema_decay=0.9, warmup_steps=7)
 SCHEDULE = Schedule("cosine", 0.05, 7, STEPS)
 
 
 def gradients(step):
-    """Some larger than the norm they are clipped to, some smaller."""
+    """Gradients of which some exceed the clipping norm."""
     random = np.random.default_rng(step)
     size = 0.2 if step % 3 else 2.0
     return [(size * random.standard_normal(shape)).astype(np.float32) for shape in SHAPES]
@@ -29,7 +29,7 @@ def weights():
 
 
 class Moving:
-    """An optimizer over some weights, called as a compiled function or as it is."""
+    """An optimizer over some weights, called as a compiled function or eagerly."""
 
     def __init__(self, train=TRAIN, schedule=SCHEDULE, **compiled):
         self.variables = [tf.Variable(value) for value in weights()]
@@ -72,7 +72,7 @@ def reference(steps, train=TRAIN):
 
 
 def rate_of(kind, step, peak, warmup, steps):
-    """The schedules, as they are written down."""
+    """The formulas of the schedules."""
     rise = min(1.0, (step + 1) / max(1, warmup))
     if kind == "constant":
         return peak * rise
@@ -83,8 +83,8 @@ def rate_of(kind, step, peak, warmup, steps):
 
 
 @pytest.mark.parametrize("compiled", [{}, {"jit_compile": False}, {"jit_compile": True}], ids=["eager", "graph", "xla"])
-def test_fifty_steps_are_those_of_numpy(compiled):
-    """Bias correction, decay of matrices alone and not by the gradient, clipping to the global norm, the average."""
+def test_fifty_steps_match_numpy(compiled):
+    """Bias correction, decoupled weight decay of matrices, global norm clipping and the weight average are included."""
     moving = Moving(**compiled)
     found = [moving.step(step) for step in range(STEPS)]
     wanted, norms = reference(STEPS)
@@ -95,8 +95,8 @@ def test_fifty_steps_are_those_of_numpy(compiled):
     assert all(bool(one.is_finite) for one in found)
 
 
-def test_tiny_gradients_are_steadied_after_the_bias_is_corrected():
-    """Epsilon counts for as much in the first step as in the last: one the size of it moves by half the rate."""
+def test_epsilon_is_added_after_bias_correction():
+    """A gradient as small as epsilon moves a weight by half the learning rate from the first step on."""
     moving = Moving(TrainSection(weight_decay=0.0, ema_decay=0.0), Schedule("constant", 0.5, 0, 9))
     before = moving.variables[1].numpy()
     moving.step(0, [np.full(shape, EPSILON, np.float32) for shape in SHAPES])
@@ -105,8 +105,8 @@ def test_tiny_gradients_are_steadied_after_the_bias_is_corrected():
 
 @pytest.mark.parametrize("kind", ["constant", "cosine", "noam"])
 @pytest.mark.parametrize("warmup", [0, 1, 100])
-def test_schedules_are_their_formulas(kind, warmup):
-    """At the first step, around the end of the warm-up, in the middle and at the last step."""
+def test_schedules_match_their_formulas(kind, warmup):
+    """They are compared at the first step, around the end of the warm-up, in the middle and at the last step."""
     schedule = Schedule(kind, 3e-4, warmup, 1000)
     for step in {0, max(0, warmup - 1), warmup, warmup + 1, 500, 999}:
         wanted = rate_of(kind, step, 3e-4, warmup, 1000)
@@ -118,7 +118,7 @@ def test_schedules_are_their_formulas(kind, warmup):
 
 
 def test_a_warm_up_is_not_longer_than_the_run():
-    """A stage with fewer steps than the warm-up has still reached its peak when it ends."""
+    """A stage with fewer steps than the warm-up still reaches its peak learning rate at the end."""
     schedule = Schedule.of(TrainSection(steps=1000, warmup_steps=100), 1e-3, 10)
     assert schedule.warmup == 10
     assert float(schedule(9.0)) == pytest.approx(1e-3)
@@ -126,8 +126,8 @@ def test_a_warm_up_is_not_longer_than_the_run():
 
 @pytest.mark.parametrize("compiled", [{"jit_compile": False}, {"jit_compile": True}], ids=["graph", "xla"])
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_what_is_not_finite_moves_nothing(bad, compiled):
-    """One such number in one gradient, or a loss alone, and weights, moments and average are the same bit by bit."""
+def test_nan_and_infinity_change_nothing(bad, compiled):
+    """One such value in a gradient, or in the loss alone, leaves weights, moments and average bit-identical."""
     moving = Moving(**compiled)
     for step in range(3):
         moving.step(step)
@@ -144,7 +144,7 @@ def test_what_is_not_finite_moves_nothing(bad, compiled):
         np.testing.assert_allclose(ours, theirs, rtol=2e-5, atol=2e-6)
 
 
-def test_a_norm_that_overflows_moves_nothing():
+def test_a_norm_that_overflows_changes_nothing():
     """Gradients that are finite, but whose squares are not, are skipped as well."""
     moving = Moving()
     before = moving.state()
@@ -153,16 +153,16 @@ def test_a_norm_that_overflows_moves_nothing():
         assert ours.tobytes() == theirs.tobytes()
 
 
-def test_gradients_of_nothing_move_nothing_but_decay():
-    """A norm of 0 is not divided by."""
+def test_zero_gradients_only_decay_weights():
+    """A norm of 0 causes no division by zero."""
     moving = Moving(schedule=Schedule("constant", 0.1, 0, 9))
     assert moving.step(0, [np.zeros(shape, np.float32) for shape in SHAPES]).is_finite
     np.testing.assert_allclose(moving.variables[0].numpy(), weights()[0] * (1 - 0.1 * TRAIN.weight_decay), rtol=1e-6)
     np.testing.assert_array_equal(moving.variables[1].numpy(), weights()[1])
 
 
-def test_averages_take_the_place_of_weights_and_leave_it_again():
-    """Inside, every weight is its average; afterwards all is as before bit by bit, also when something went wrong."""
+def test_averages_replace_the_weights_temporarily():
+    """Inside, every weight is its average; afterwards all is bit-identical to before, even after an exception."""
     moving = Moving()
     for step in range(5):
         moving.step(step)
@@ -179,8 +179,8 @@ def test_averages_take_the_place_of_weights_and_leave_it_again():
         assert ours.tobytes() == theirs.tobytes()
 
 
-def test_without_an_average_the_weights_stay():
-    """With ema_decay = 0 nothing is kept, and nothing is swapped."""
+def test_without_an_average_the_weights_are_used():
+    """With ema_decay = 0 no average is stored or swapped in."""
     moving = Moving(TrainSection(ema_decay=0.0))
     moving.step(0)
     before = moving.state()

@@ -1,4 +1,4 @@
-"""placement: every case of the rules on stand-in GPUs, and strategies that really start on logical CPU devices."""
+"""Device placement: every rule on stand-in GPUs, and real strategies on logical CPU devices."""
 
 import os
 import subprocess
@@ -17,17 +17,17 @@ DUAL = {"data_gpu": 0, "model_gpu": 1}
 
 @pytest.fixture(autouse=True)
 def no_driver(monkeypatch, tmp_path):
-    """No nvidia-smi unless a test brings one."""
+    """No nvidia-smi unless a test installs one."""
     monkeypatch.setenv("PATH", str(tmp_path))
 
 
 def placed(gpus, started=False, logical_cpus=1, **devices):
-    """The placement on a machine with so many GPUs, and what was asked of TensorFlow."""
+    """The placement on a machine with this many GPUs, and the calls made to TensorFlow."""
     stand_in = Recorder(gpus=gpus, started=started, logical_cpus=logical_cpus)
     return place_devices(DevicesSection(**devices), stand_in.offered), stand_in.calls
 
 
-# GPUs, one or several of them training
+# Training on one or several GPUs
 
 
 @pytest.mark.parametrize(
@@ -48,8 +48,8 @@ def placed(gpus, started=False, logical_cpus=1, **devices):
     ],
     ids=["one", "two", "visible", "model_gpu", "mirrored", "mirrored visible"],
 )
-def test_without_two_roles_features_are_made_where_the_model_is(gpus, devices, strategy, trains, roles):
-    """One strategy for each number of GPUs; names are TensorFlow's, which numbers visible GPUs anew, in order."""
+def test_without_two_roles_features_are_computed_on_the_model_device(gpus, devices, strategy, trains, roles):
+    """The strategy follows from the number of GPUs; names are TensorFlow's, which renumbers visible GPUs."""
     placement, calls = placed(gpus, **devices)
     assert (placement.strategy, placement.model_devices, placement.roles) == (strategy, trains, roles)
     assert placement.data_device in trains
@@ -59,7 +59,7 @@ def test_without_two_roles_features_are_made_where_the_model_is(gpus, devices, s
     assert calls == [("visible", numbers, "GPU"), *(("growth", number, True) for number in numbers)]
 
 
-def test_a_gpu_named_twice_is_one():
+def test_a_gpu_named_twice_counts_once():
     """TensorFlow sees it once, so it has one name."""
     placement, calls = placed(4, visible_gpus="2,2,1")
     assert placement.roles == {"/GPU:0": "GPU 1", "/GPU:1": "GPU 2"}
@@ -67,29 +67,29 @@ def test_a_gpu_named_twice_is_one():
 
 
 def test_one_visible_gpu_cannot_be_mirrored():
-    """multi_gpu with a single GPU is one device, and the reason is told."""
+    """multi_gpu with a single GPU uses one device, with a note."""
     placement, _ = placed(2, multi_gpu=True, visible_gpus="1")
     assert (placement.strategy, placement.model_devices) == (ONE, ("/GPU:0",))
     assert placement.reasons == ("multi_gpu = true, but GPU 1 is the only one: the model is not mirrored",)
 
 
-def test_a_data_gpu_alone_is_no_pipeline():
-    """Half of a dual set-up runs on the GPU it names, and says what is missing."""
+def test_a_data_gpu_alone_makes_no_dual_pipeline():
+    """Half of a dual set-up runs on the named GPU, with a note on what is missing."""
     placement, _ = placed(2, data_gpu=1)
     assert (placement.data_device, placement.model_devices) == ("/GPU:1", ("/GPU:1",))
     assert placement.reasons == ("data_gpu alone makes no dual pipeline: name model_gpu too",)
 
 
-def test_a_data_gpu_beside_mirrored_ones_is_told():
-    """Mirrored GPUs make their features themselves; that data_gpu changes nothing is not kept quiet."""
+def test_a_data_gpu_beside_mirrored_gpus_is_ignored_with_a_note():
+    """Mirrored GPUs compute their features themselves."""
     placement, _ = placed(2, data_gpu=1, multi_gpu=True)
     assert placement.strategy == MIRRORED
     assert "data_gpu alone" in placement.reasons[0]
 
 
 @pytest.mark.parametrize("visible", ["2", "0,7"])
-def test_a_visible_gpu_that_is_not_there_is_an_error(visible):
-    """The sentence names the key, the GPU, and what the machine has."""
+def test_a_missing_visible_gpu_is_an_error(visible):
+    """The message has the key, the GPU, and those of the machine."""
     with pytest.raises(PlacementError, match=rf"devices.visible_gpus: there is no GPU {visible[-1]}.*GPU 0 to 1"):
         placed(2, visible_gpus=visible)
 
@@ -103,7 +103,7 @@ def test_a_visible_gpu_that_is_not_there_is_an_error(visible):
     ids=["data first", "model first", "of four"],
 )
 def test_two_roles_have_a_gpu_each(gpus, data_gpu, model_gpu, data_device, model_device):
-    """Roles stay right in both orders, each GPU with its own limit, and all others are hidden."""
+    """Roles are kept in both orders, each GPU has its own limit, and all others are hidden."""
     placement, calls = placed(
         gpus, data_gpu=data_gpu, model_gpu=model_gpu, data_gpu_memory_limit=100, model_gpu_memory_limit=200
     )
@@ -116,8 +116,8 @@ def test_two_roles_have_a_gpu_each(gpus, data_gpu, model_gpu, data_device, model
     assert limits == {str(data_gpu): [("limit", 100)], str(model_gpu): [("limit", 200)]}
 
 
-def test_several_gpus_have_each_role():
-    """Data GPUs feed a model that is mirrored; names are in the order of the recipe, limits are each role's own."""
+def test_each_role_can_have_several_gpus():
+    """Data GPUs serve a mirrored model; names are in the order of the recipe, and each role has its limit."""
     limits = {"data_gpu_memory_limit": 100, "model_gpu_memory_limit": 200}
     placement, calls = placed(6, data_gpu=(5, 0), model_gpu=(3, 2), **limits)
     assert placement.data_devices == ("/GPU:3", "/GPU:0")
@@ -128,15 +128,15 @@ def test_several_gpus_have_each_role():
     assert {call[1]: call[2][0][1] for call in calls[1:]} == {"0": 100, "2": 200, "3": 200, "5": 100}
 
 
-def test_several_model_gpus_are_mirrored_without_a_data_gpu_too():
-    """They make their features themselves, and others stay as they were."""
+def test_several_model_gpus_are_mirrored_without_a_data_gpu():
+    """They compute their features themselves."""
     placement, _ = placed(4, model_gpu=(1, 3))
     assert (placement.strategy, placement.model_devices) == (MIRRORED, ("/GPU:1", "/GPU:3"))
     assert (placement.mode, placement.data_devices, placement.reasons) == ("single", ("/GPU:1",), ())
 
 
-def test_more_gpus_than_there_are_fall_back_to_those_of_the_model():
-    """Each reason is told: how many were wanted and are there, and which GPU nobody has."""
+def test_with_missing_gpus_only_those_of_the_model_are_used():
+    """The notes give the wanted and available numbers, and the missing GPU."""
     placement, _ = placed(3, data_gpu=(0, 1), model_gpu=(2, 3))
     assert (placement.mode, placement.strategy, placement.model_devices) == ("single", ONE, ("/GPU:2",))
     cannot, without = placement.reasons
@@ -144,8 +144,8 @@ def test_more_gpus_than_there_are_fall_back_to_those_of_the_model():
     assert without == "there is no GPU 3: the others train without it"
 
 
-def test_without_a_gpu_logical_devices_have_several_of_each_role():
-    """Four of them for four GPUs; a mirrored model alone has its two."""
+def test_without_a_gpu_logical_devices_replace_several_per_role():
+    """Four replace four GPUs; a mirrored model alone has two."""
     placement, calls = placed(0, data_gpu=(0, 1), model_gpu=(2, 3))
     assert placement.data_devices == ("/CPU:0", "/CPU:1")
     assert placement.model_devices == ("/CPU:2", "/CPU:3")
@@ -155,16 +155,16 @@ def test_without_a_gpu_logical_devices_have_several_of_each_role():
     assert (placement.mode, placement.strategy, placement.replicas) == ("single", MIRRORED, 2)
 
 
-def test_limits_that_cannot_be_set_are_told():
-    """A TensorFlow without logical devices still has two GPUs; their memory grows, and that is said."""
+def test_limits_that_cannot_be_set_are_reported():
+    """A TensorFlow without logical devices still uses two GPUs; their memory grows, with a note."""
     with pytest.warns(RuntimeWarning, match="no logical devices"):
         placement = place_devices(DevicesSection(**DUAL), Recorder(stable=False, alias=False).offered)
     assert placement.is_dual
     assert placement.reasons == ("memory limits cannot be set here: both GPUs allocate memory as they need it",)
 
 
-def test_one_gpu_does_both_roles():
-    """A dual set-up on one GPU falls back to it, and says why."""
+def test_one_gpu_can_have_both_roles():
+    """A dual set-up on one GPU falls back to it, with a note."""
     placement, calls = placed(1, **DUAL)
     assert (placement.mode, placement.strategy, placement.model_devices) == ("single", ONE, ("/GPU:0",))
     cannot, instead = placement.reasons
@@ -174,7 +174,7 @@ def test_one_gpu_does_both_roles():
 
 
 def test_limits_that_are_too_large_fall_back_to_the_model_gpu(tmp_path):
-    """What a card does not have cannot be promised: the model's GPU does both, and the number to write is told."""
+    """The model's GPU has both roles then, and the note gives the largest possible limit."""
     program = tmp_path / "nvidia-smi"
     program.write_text("#!/bin/sh\necho 'Test Card, 12288'\necho 'Test Card, 12288'\n")
     program.chmod(0o755)
@@ -186,8 +186,8 @@ def test_limits_that_are_too_large_fall_back_to_the_model_gpu(tmp_path):
     assert not any(call[0] == "stable" for call in calls)
 
 
-def test_too_late_is_told_and_names_are_those_tensorflow_has_by_now():
-    """After the start nothing can be hidden: all GPUs keep the machine's numbers, whatever visible_gpus says."""
+def test_placement_after_tensorflow_has_started_is_reported():
+    """GPUs can no longer be hidden, so all keep the machine's numbers, whatever visible_gpus says."""
     placement, calls = placed(4, started=True, data_gpu=1, model_gpu=3, visible_gpus="1,3")
     assert (placement.mode, placement.model_devices) == ("single", ("/GPU:3",))
     assert placement.roles["/GPU:3"] == "GPU 3"
@@ -200,7 +200,7 @@ def test_too_late_is_told_and_names_are_those_tensorflow_has_by_now():
 
 
 def test_without_a_gpu_the_cpu_trains():
-    """The default strategy, and the reason."""
+    """The default strategy is used, with a note."""
     placement, calls = placed(0)
     assert (placement.strategy, placement.data_device, placement.model_devices) == (DEFAULT, "/CPU:0", ("/CPU:0",))
     assert placement.reasons == ("TensorFlow sees no GPU: training on the CPU",)
@@ -209,7 +209,7 @@ def test_without_a_gpu_the_cpu_trains():
 
 @pytest.mark.parametrize("gpus", [0, 1, 2])
 def test_shapes_are_chosen_for_the_devices_that_train(gpus):
-    """Static on a GPU, relaxed without one, whatever drivers the machine has: the placement is what decides."""
+    """They are static on a GPU and relaxed without one; the placement decides, not the drivers."""
     placement, _ = placed(gpus)
     shapes = resolve_shapes(Recipe(), has_gpu=placement.has_gpu).data.shapes
     assert shapes == ("planned" if gpus else "relaxed")
@@ -217,7 +217,7 @@ def test_shapes_are_chosen_for_the_devices_that_train(gpus):
 
 @pytest.mark.parametrize(("data_gpu", "model_gpu"), [(0, 1), (1, 0), (5, 2)])
 def test_without_a_gpu_logical_devices_have_the_two_roles(data_gpu, model_gpu):
-    """They lie in the order of the GPUs they stand for, so that a role is where it would be."""
+    """They are in the order of the GPUs they replace."""
     placement, calls = placed(0, data_gpu=data_gpu, model_gpu=model_gpu)
     first = int(data_gpu > model_gpu)
     assert (placement.data_device, placement.model_devices) == (f"/CPU:{first}", (f"/CPU:{1 - first}",))
@@ -229,7 +229,7 @@ def test_without_a_gpu_logical_devices_have_the_two_roles(data_gpu, model_gpu):
 
 @pytest.mark.parametrize(("visible", "count"), [(None, 2), ("0,1,2", 3), ("4,2,4", 2)])
 def test_without_a_gpu_a_model_is_mirrored_over_logical_devices(visible, count):
-    """As many as GPUs are named, each once, or two."""
+    """There are as many as GPUs are named, each once, or two."""
     placement, _ = placed(0, multi_gpu=True, visible_gpus=visible)
     assert (placement.strategy, placement.replicas) == (MIRRORED, count)
     assert placement.model_devices == tuple(f"/CPU:{place}" for place in range(count))
@@ -237,31 +237,31 @@ def test_without_a_gpu_a_model_is_mirrored_over_logical_devices(visible, count):
         assert list(placement.roles.values()) == ["in place of GPU 2", "in place of GPU 4"]
 
 
-def test_without_a_gpu_one_name_is_not_mirrored():
-    """multi_gpu over one GPU is one CPU, and the reason is told here too."""
+def test_without_a_gpu_a_single_name_is_not_mirrored():
+    """multi_gpu over one GPU uses one CPU, with a note."""
     placement, _ = placed(0, multi_gpu=True, visible_gpus="3")
     assert placement.strategy == DEFAULT
     assert placement.reasons[1] == "multi_gpu = true, but GPU 3 is the only one: the model is not mirrored"
 
 
-def test_a_cpu_that_was_split_before_is_used_as_it_is():
-    """Too late to split, but early enough if somebody did."""
+def test_a_cpu_that_is_already_split_is_used():
+    """Splitting is too late, but an earlier split is used as it is."""
     placement, _ = placed(0, started=True, logical_cpus=2, **DUAL)
     assert placement.mode == "dual"
     assert len(placement.reasons) == 1
 
 
 @pytest.mark.parametrize("devices", [DUAL, {"multi_gpu": True}], ids=["dual", "mirrored"])
-def test_a_cpu_that_cannot_be_split_does_everything(devices):
-    """The last fallback: one device, and both reasons."""
+def test_a_cpu_that_cannot_be_split_has_every_role(devices):
+    """The last fallback is one device, with both notes."""
     placement, _ = placed(0, started=True, **devices)
     assert (placement.mode, placement.strategy, placement.replicas) == ("single", DEFAULT, 1)
     assert "cannot be split into 2 devices, one does everything" in placement.reasons[1]
     assert "already started" in placement.reasons[1]
 
 
-def test_a_person_reads_mode_roles_and_reasons():
-    """A line each for the mode, features and model, and one for every reason."""
+def test_the_placement_is_printed_with_its_reasons():
+    """There is a line each for the strategy, features and model, and one for every note."""
     placement, _ = placed(0, data_gpu=1, model_gpu=0)
     assert placement.lines() == [
         "mode: dual, strategy: OneDeviceStrategy",
@@ -271,7 +271,7 @@ def test_a_person_reads_mode_roles_and_reasons():
     ]
 
 
-# For real
+# With the real TensorFlow
 
 REAL = """
 import tensorflow as tf
@@ -295,8 +295,8 @@ print(type(place(Devices()).start_strategy()).__name__, len(tf.config.list_logic
 """
 
 
-def test_strategies_start_and_variables_land_where_they_should():
-    """In a fresh process the real TensorFlow splits the CPU; what a placement names is where things are."""
+def test_strategies_start_and_variables_are_on_their_devices():
+    """In a fresh process the real TensorFlow splits the CPU, and variables are on the devices of the placement."""
     environment = {**os.environ, "PATH": os.defpath, "PYTHONPATH": str(Path(__file__).parents[2])}
     done = subprocess.run([sys.executable, "-c", REAL], env=environment, capture_output=True, text=True)
     assert done.stdout.splitlines() == [

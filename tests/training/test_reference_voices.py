@@ -1,4 +1,4 @@
-"""The recordings that a run keeps for its model to speak like: which, under which names, and once only."""
+"""Reference recordings that a run keeps as voices for its model: which ones, and their names."""
 
 import wave
 
@@ -12,7 +12,7 @@ RATE = 22050
 
 @pytest.fixture
 def utterance(tmp_path):
-    """Make a recording of so many seconds: `utterance(speaker, seconds)`."""
+    """Make a recording of this length: `utterance(speaker, seconds)`."""
 
     def make(speaker, seconds):
         path = tmp_path / f"{speaker.replace('/', '')}{seconds}.wav"
@@ -30,7 +30,7 @@ def seconds(path):
 
 
 def test_the_longest_recording_of_each_speaker_is_kept(utterance, tmp_path):
-    """Under its speaker's name, as far as a file can have it; one that is too long to be heard whole comes second."""
+    """The file has the speaker's name, made safe for files; recordings over the maximum length are second choice."""
     keep_voices(
         tmp_path / "voices",
         [utterance("a/b", 0.6), utterance("a/b", 0.9), utterance("", 0.7), utterance("c", 31), utterance("c", 2)],
@@ -40,14 +40,14 @@ def test_the_longest_recording_of_each_speaker_is_kept(utterance, tmp_path):
 
 
 def test_an_existing_folder_is_left_alone(utterance, tmp_path):
-    """Whoever removed a voice, or put one of their own there, finds it as it was."""
+    """A user may have removed voices or added their own."""
     (tmp_path / "voices").mkdir()
     keep_voices(tmp_path / "voices", [utterance("a", 0.5)])
     assert list((tmp_path / "voices").iterdir()) == []
 
 
-def test_a_recording_that_is_gone_costs_only_its_voice(utterance, tmp_path):
-    """The other speakers' are kept, and no run fails for it."""
+def test_a_missing_recording_costs_only_its_voice(utterance, tmp_path):
+    """The other speakers' voices are kept, and the run does not fail."""
     lost = utterance("gone", 0.5)
     keep_voices(tmp_path / "voices", [lost._replace(path=str(tmp_path / "nowhere.wav")), utterance("there", 0.5)])
     assert [path.name for path in (tmp_path / "voices").iterdir()] == ["there.wav"]

@@ -1,4 +1,4 @@
-"""Runs that are interrupted: whatever ended them, they end as if nothing had happened, bit for bit."""
+"""Interrupted runs: after any interruption a resumed run ends bit-identical to an uninterrupted one."""
 
 import shutil
 import signal
@@ -8,13 +8,13 @@ from run_processes import beside, copy, differences, has_begun, has_stepped, is_
 
 from xtts.training.checkpoint import Checkpoints
 
-UNSEEN = "train.validate_every=0"  # a trace less; what is trained is the same
+UNSEEN = "train.validate_every=0"  # one trace less, and the same training
 CODEC = ('run.stages=["codec"]', UNSEEN)
 pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="signals are POSIX's")
 
 
-def test_killed_at_any_moment_a_run_ends_with_the_same_bits(runs):
-    """kill -9 while the codec accumulates gradients, between the stages, and while the GPT is being saved."""
+def test_a_run_killed_at_any_moment_ends_with_the_same_bits(runs):
+    """It is killed while the codec accumulates gradients, between the stages, and while the GPT is being saved."""
     for moment in (has_stepped("codec", 6), has_begun("gpt"), is_saving("gpt")):
         killed = runs.start("killed", "train.save_every=1", stop_at=moment).until_stopped()
         killed.tell(signal.SIGKILL).end()
@@ -25,8 +25,8 @@ def test_killed_at_any_moment_a_run_ends_with_the_same_bits(runs):
     assert summary(runs.folder("killed"))["retraces_after_warmup"] == 0
 
 
-def test_killed_with_free_lengths_a_run_ends_with_the_same_bits(runs, relaxed):
-    """Lengths of batches are a function of seed and step, as all the rest."""
+def test_a_killed_run_with_relaxed_shapes_ends_with_the_same_bits(runs, relaxed):
+    """The lengths of batches are a function of seed and step."""
     beside(runs, "killed-relaxed", "codec")
     saving = runs.start("killed-relaxed", *relaxed, "train.save_every=1", stop_at=has_stepped("gpt", 7))
     saving.until_stopped().tell(signal.SIGKILL).end()
@@ -39,7 +39,7 @@ def test_killed_with_free_lengths_a_run_ends_with_the_same_bits(runs, relaxed):
 
 @pytest.mark.long
 def test_ten_kills_in_a_run(runs):
-    """Ten moments, in every phase of both stages, with live features on a device of their own."""
+    """There are ten moments, in every phase of both stages, with live features on their own device."""
     dual = ("devices.data_gpu=0", "devices.model_gpu=1")
     assert runs.start("whole-dual", *dual).end().status == 0
     moments = [
@@ -61,8 +61,8 @@ def test_ten_kills_in_a_run(runs):
     assert differences(runs.folder("killed-dual"), runs.folder("whole-dual")) == []
 
 
-def test_told_to_stop_a_run_saves_its_step_and_goes_on_from_there(runs):
-    """SIGINT and SIGTERM end it with 130 and a sentence; meanwhile a second run on its folder is refused."""
+def test_a_signal_saves_the_step_and_the_run_resumes_there(runs):
+    """SIGINT and SIGTERM end it with status 130 and a message; meanwhile a second run in its folder is refused."""
     first = runs.start("told", *CODEC, stop_at=has_stepped("codec", 2)).until_stopped()
     second = runs.start("told", *CODEC).end()
     assert second.status == 1
@@ -80,7 +80,7 @@ def test_told_to_stop_a_run_saves_its_step_and_goes_on_from_there(runs):
     assert differences(runs.folder("told"), runs.folder("whole"), ["codec"]) == []
 
 
-def test_interrupted_before_its_first_step_a_run_ends_at_once(runs):
+def test_a_run_interrupted_before_its_first_step_ends_at_once(runs):
     """There is nothing to save while functions are traced."""
     early = runs.start("early", stop_at=has_begun("codec")).until_stopped()
     ended = early.tell(signal.SIGTERM, signal.SIGCONT).end()
@@ -89,8 +89,8 @@ def test_interrupted_before_its_first_step_a_run_ends_at_once(runs):
     assert not Checkpoints(runs.folder("early") / "codec").steps()
 
 
-def test_damaged_checkpoints_are_set_aside_for_an_older_one(runs):
-    """One with another byte and one cut short are both named, and what follows is as it was."""
+def test_damaged_checkpoints_are_renamed_and_an_older_one_used(runs):
+    """One with a changed byte and a truncated one are both reported, and training continues as before."""
     folder = copy(runs, "damaged")
     shutil.rmtree(str(folder / "gpt"))
     flipped, cut = (folder / "codec" / f"step-000000{step}" / "state.safetensors" for step in (20, 16))
@@ -106,9 +106,9 @@ def test_damaged_checkpoints_are_set_aside_for_an_older_one(runs):
     assert differences(folder, runs.folder("whole"), ["codec"]) == []
 
 
-def test_a_run_goes_on_when_there_is_no_room_for_checkpoints(runs):
-    """Each that could not be written is said, and all steps are taken."""
-    # More than a sample or the journal has, less than a checkpoint; or than the report, which is said at the end.
+def test_a_run_continues_without_room_for_checkpoints(runs):
+    """Each failed checkpoint is reported, and all steps are taken."""
+    # More than a sample or the journal needs, less than a checkpoint or the report, whose failure is reported last.
     ended = runs.start("full", *CODEC, "train.save_every=10", most_bytes=40_000).end()
     assert ended.said.count("could not be written: File too large") == 2, ended.said
     assert losses(runs.folder("full"), "codec") == losses(runs.folder("whole"), "codec")

@@ -1,4 +1,4 @@
-"""Whole runs, as processes: what they leave, what they repeat, on which devices, and what they say when they cannot."""
+"""Whole runs as subprocesses: files, restarts, devices and error messages."""
 
 import json
 import shutil
@@ -17,13 +17,13 @@ from xtts.weights.layout import MEL_STATS
 from xtts.weights.model_folder import read_model_folder
 
 CODEC = 'run.stages=["codec"]'
-UNSEEN = "train.validate_every=0"  # a trace less; what is trained is the same
-ROUNDING = 1e-3  # of losses, in which sums over replicas have tipped a code or two
+UNSEEN = "train.validate_every=0"  # one trace less, and the same training
+ROUNDING = 1e-3  # of losses, in which sums over replicas have changed a code or two
 FIGURES = "steps traces retraces_after_warmup data_wait_share frames_per_second padding seconds devices tensorflow"
 
 
-def test_a_run_learns_and_leaves_its_records(runs):
-    """Losses fall, every planned shape is visited, nothing is traced again, and each file holds what it should."""
+def test_a_run_learns_and_writes_its_records(runs):
+    """Losses fall, every planned shape occurs, nothing is retraced, and each file has its contents."""
     folder, settings = runs.folder("whole"), resolve_shapes(loading.load_recipe(str(runs.root / "recipe.toml")))
     recipe = loading.load_recipe(str(folder / "recipe.toml"))
     assert (recipe.train, recipe.data, recipe.codec) == (settings.train, settings.data, settings.codec)
@@ -44,7 +44,7 @@ def test_a_run_learns_and_leaves_its_records(runs):
     assert (found["steps"], found["finished"], found["skipped"]) == (40, True, 0)
 
 
-def test_a_run_can_be_heard_and_its_weights_read(runs):
+def test_a_run_has_samples_and_published_weights(runs):
     """Each sample is a wave and a picture; `model` holds the weights under their published names."""
     folder = runs.folder("whole")
     samples = Journal(folder).samples()
@@ -57,8 +57,8 @@ def test_a_run_can_be_heard_and_its_weights_read(runs):
     assert (tensors[MEL_STATS] > 0).all()
 
 
-def test_free_lengths_train_in_one_trace(runs, relaxed):
-    """Batches are as long as their longest, every epoch has every frame of the corpus, and nothing is traced again."""
+def test_relaxed_shapes_train_in_one_trace(runs, relaxed):
+    """Batches are as long as their longest row, every epoch has every frame of the corpus, and nothing is retraced."""
     folder = runs.folder("relaxed")
     lines, found = Journal(folder).metrics("gpt"), summary(folder)["stages"]["gpt"]
     assert found["retraces_after_warmup"] == 0
@@ -71,7 +71,7 @@ def test_free_lengths_train_in_one_trace(runs, relaxed):
 
 
 def from_golden(runs, name, without):
-    """A run's folder with what TensorFlow 2.4 had trained, without some of it."""
+    """A run's folder trained by TensorFlow 2.4, without some of its parts."""
     folder = runs.folder(name)
     shutil.copytree(str(GOLDEN / "run"), str(folder))
     shutil.rmtree(folder / without)
@@ -79,9 +79,9 @@ def from_golden(runs, name, without):
 
 
 def test_losses_are_the_same_on_every_tensorflow(runs):
-    """Step by step, as they were on another release.
+    """Step by step, losses match those of another release.
 
-    The GPT's codec is the golden one: of two codes equally near a vector, the last bit of a weight decides.
+    The GPT uses the golden codec, because a rounding error decides between two codes equally near a vector.
     """
     expected = json.loads((GOLDEN / "losses.json").read_text())
     assert losses(runs.folder("whole"), "codec") == pytest.approx(expected["codec"], rel=1e-3)
@@ -93,8 +93,8 @@ def test_losses_are_the_same_on_every_tensorflow(runs):
 
 
 @pytest.mark.parametrize(("stage", "without"), [("codec", "codec/step-00000020"), ("gpt", "codec/step-00000012")])
-def test_a_checkpoint_of_the_oldest_tensorflow_goes_on(runs, stage, without):
-    """What TensorFlow 2.4 had trained half-way ends with the losses it would have had."""
+def test_a_checkpoint_of_the_oldest_tensorflow_can_be_resumed(runs, stage, without):
+    """A run that TensorFlow 2.4 trained half-way ends with the same losses."""
     folder = from_golden(runs, f"oldest-{stage}", without)
     ended = runs.start(f"oldest-{stage}", *([CODEC] if stage == "codec" else [])).end()
     assert ended.status == 0, ended.said
@@ -103,8 +103,8 @@ def test_a_checkpoint_of_the_oldest_tensorflow_goes_on(runs, stage, without):
     assert losses(folder, stage) == pytest.approx(expected[KEPT:], rel=1e-3)
 
 
-def test_more_steps_go_on_from_the_end(runs):
-    """A stage takes the steps that were added, and none again."""
+def test_a_finished_stage_continues_with_more_steps(runs):
+    """Only the added steps are taken."""
     folder = copy(runs, "more")
     ended = runs.start("more", CODEC, UNSEEN, "train.steps=22").end()
     assert ended.status == 0, ended.said
@@ -113,7 +113,7 @@ def test_more_steps_go_on_from_the_end(runs):
     assert len(losses(folder, "codec")) == 22
 
 
-def test_what_is_finished_is_not_repeated(runs):
+def test_a_finished_run_is_not_repeated(runs):
     """The second start says so, and changes neither journal nor checkpoints."""
     folder = copy(runs, "again")
     ended = runs.start("again").end()
@@ -124,8 +124,8 @@ def test_what_is_finished_is_not_repeated(runs):
     assert read_model_folder(folder / "model")[0].parts == ("gpt", "codec")
 
 
-def test_a_finished_stage_with_other_inputs_trains_anew(runs):
-    """What it had made is kept beside it."""
+def test_a_finished_stage_with_changed_settings_is_retrained(runs):
+    """The earlier result is kept beside it."""
     folder = copy(runs, "anew")
     ended = runs.start("anew", CODEC, UNSEEN, "codec.steps=2", "codec.commitment=0.5").end()
     assert ended.status == 0, ended.said
@@ -134,8 +134,8 @@ def test_a_finished_stage_with_other_inputs_trains_anew(runs):
     assert len(losses(folder, "codec")) == 2
 
 
-def test_an_unfinished_stage_with_other_inputs_goes_on_and_says_what_changed(runs):
-    """Nothing that was learned is lost, the average of the weights may come or go."""
+def test_an_unfinished_stage_with_changed_settings_continues_with_a_note(runs):
+    """Training continues from its checkpoint, and the weight average may be switched on or off."""
     folder = unfinished(copy(runs, "other"), "gpt")
     ended = runs.start("other", UNSEEN, "train.ema_decay=0", "train.dropout=0").end()
     assert ended.status == 0, ended.said
@@ -146,10 +146,10 @@ def test_an_unfinished_stage_with_other_inputs_goes_on_and_says_what_changed(run
 
 
 @pytest.mark.parametrize("stages", [["gpt"], pytest.param(["codec", "gpt"], marks=pytest.mark.long)], ids="+".join)
-def test_a_run_starts_from_the_weights_that_a_recipe_names(runs, stages):
-    """Each stage begins with what another run had learned: on the same first batch its loss is lower.
+def test_a_run_starts_from_the_weights_in_a_recipe(runs, stages):
+    """Each stage starts with another run's weights: on the same first batch its loss is lower.
 
-    Weights of a run are not published ones: what is trained from them speaks as they do.
+    A model fine-tuned from a run is not a published one, and keeps the settings of a run.
     """
     name = f"tuned-{len(stages)}"
     named = (f"run.stages={json.dumps(stages)}", "model.weights=runs/whole/model", "train.steps=2")
@@ -162,12 +162,12 @@ def test_a_run_starts_from_the_weights_that_a_recipe_names(runs, stages):
 
 @pytest.mark.parametrize("stages", [["codec"], pytest.param(["codec", "gpt"], marks=pytest.mark.long)], ids="+".join)
 def test_mirrored_devices_have_the_losses_of_one(runs, stages):
-    """Two replicas of one row each train as one device of two rows does: rows are dealt in turn, so these are the same.
+    """Two replicas of one row each train as one device of two rows does, because rows are dealt in turn.
 
-    With more rows a replica the same utterances lie in other rows, and each row draws a cut of its own.
+    With more rows per replica the same utterances are in other rows, and each row draws its own crop.
     """
     fewer = ("data.shape_count=1", "train.gradient_accumulation_steps=1", "train.dropout=0", "train.steps=10", UNSEEN)
-    names = {"single": 2, "mirrored": 1}  # rows of a device
+    names = {"single": 2, "mirrored": 1}  # rows per device
     for name, rows in names.items():
         own = (f"codec.batch_size={rows}", f"train.batch_size={rows}", f"devices.multi_gpu={str(rows == 1).lower()}")
         ended = runs.start(f"{name}-{len(stages)}", f"run.stages={json.dumps(stages)}", *own, *fewer).end()
@@ -179,8 +179,8 @@ def test_mirrored_devices_have_the_losses_of_one(runs, stages):
         assert len(two) == 10
 
 
-def test_one_device_makes_features_while_another_trains(runs):
-    """Dual on logical CPU devices, the first of which trains: live features are traced in every shape beforehand."""
+def test_one_device_computes_features_while_another_trains(runs):
+    """In a dual pipeline on logical CPU devices live features are traced in every shape beforehand."""
     ended = runs.start("dual", "devices.data_gpu=1", "devices.model_gpu=0", "devices.buffer_size=2").end()
     assert ended.status == 0, ended.said
     assert "mode: dual, strategy: OneDeviceStrategy\nfeatures: /CPU:1 (in place of GPU 1)" in ended.said
@@ -189,10 +189,10 @@ def test_one_device_makes_features_while_another_trains(runs):
     assert summary(runs.folder("dual"))["retraces_after_warmup"] == 0
 
 
-def test_several_devices_make_features_for_a_mirrored_model(runs):
-    """Two data devices and two of the model on logical CPUs: whoever makes a batch, the losses are the same.
+def test_several_devices_compute_features_for_a_mirrored_model(runs):
+    """With two data devices and two model devices on logical CPUs, losses do not depend on who makes a batch.
 
-    Not to the last bit: once in many runs two replicas at work at the same time have rounded otherwise.
+    They may differ in the last bit: in rare cases two replicas that compute at the same time round differently.
     """
     settings = ("data.shape_count=1", "train.gradient_accumulation_steps=1", "train.steps=8", UNSEEN, CODEC)
     for name, data in (("four", "0,1"), ("three", "0")):
@@ -212,7 +212,7 @@ def test_several_devices_make_features_for_a_mirrored_model(runs):
 
 @pytest.fixture
 def disappearing(runs):
-    """Start a run with live features, and take recordings away once it is under way: `disappearing("name", paths)`."""
+    """Start a run with live features, and delete recordings once it is running: `disappearing("name", paths)`."""
 
     def run(name, pattern):
         make_corpus(runs.root / name)
@@ -225,8 +225,8 @@ def disappearing(runs):
     return run
 
 
-def test_a_recording_that_disappears_is_set_aside(runs, disappearing):
-    """The run names it and ends as planned."""
+def test_a_recording_that_disappears_is_skipped(runs, disappearing):
+    """The run reports it and ends as planned."""
     ended = disappearing("one-less", "07.wav")
     assert ended.status == 0, ended.said
     assert ended.said.count("07 is set aside: ") == 1
@@ -235,15 +235,15 @@ def test_a_recording_that_disappears_is_set_aside(runs, disappearing):
     assert figures["steps"] == 30
 
 
-def test_recordings_that_all_disappear_end_a_run(disappearing):
-    """With a sentence: there is nothing to train on."""
+def test_a_run_without_recordings_left_ends(disappearing):
+    """It ends with an error, because there is nothing to train on."""
     ended = disappearing("nothing-left", "*.wav")
     assert ended.status == 1
     assert "utterances can no longer be read" in ended.said.splitlines()[-1]
 
 
-def test_losses_that_are_no_numbers_end_a_run_with_advice(runs):
-    """Steps that would spoil the weights are skipped and counted, and after some in a row it is said what to change."""
+def test_nan_losses_end_a_run_with_advice(runs):
+    """Steps with NaN or infinity are skipped and counted; after several in a row the run ends with advice."""
     wild = ("train.precision=float16", "codec.learning_rate=1", "train.schedule=constant", "train.warmup_steps=0")
     ended = runs.start("wild", CODEC, UNSEEN, *wild, "train.most_skipped=3", "train.steps=200").end()
     assert ended.status == 1, ended.said
@@ -253,8 +253,8 @@ def test_losses_that_are_no_numbers_end_a_run_with_advice(runs):
     assert [line["skipped"] for line in Journal(runs.folder("wild")).metrics()][-3:] == [True] * 3
 
 
-def test_a_run_keeps_voices_and_speaks(runs, xtts, tmp_path):
-    """Held-out recordings are kept under their speakers' names, and the first of them speaks when none is named."""
+def test_a_run_keeps_voices_and_synthesizes_speech(runs, xtts, tmp_path):
+    """Held-out recordings are kept under their speakers' names, and the first of them is the default voice."""
     folder = runs.folder("whole")
     kept = sorted(path.name for path in (folder / "voices").iterdir())
     assert kept
@@ -278,15 +278,15 @@ def test_a_run_keeps_voices_and_speaks(runs, xtts, tmp_path):
         (["train.learning_rate=1e30"], "train.learning_rate"),
     ],
 )
-def test_what_cannot_be_trained_is_a_sentence(runs, settings, sentence):
-    """Exit status 1 or 2, what is wrong and what to do, and no traceback."""
+def test_a_run_that_cannot_train_is_refused(runs, settings, sentence):
+    """The status is 1 or 2, with the cause and the remedy, and no traceback."""
     ended = runs.start("refused", *settings).end()
     assert ended.status in (1, 2)
     assert sentence in ended.said
 
 
-def test_too_little_memory_is_a_sentence():
-    """Whether TensorFlow or NumPy cannot have it, what is said is what to lower."""
+def test_running_out_of_memory_is_reported_with_advice():
+    """Whether TensorFlow or NumPy fails to allocate, the message says what to lower."""
     import tensorflow as tf
 
     from xtts.training.run import RunError, enough_memory

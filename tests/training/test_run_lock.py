@@ -27,7 +27,7 @@ with RunLock(Path(sys.argv[1])):
 
 
 def holder(folder):
-    """A process that has the lock, or tried to, and waits for a line."""
+    """A process that has or has requested the lock, and waits for a line of input."""
     process = subprocess.Popen(
         [sys.executable, "-c", HOLD, str(folder)],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -39,8 +39,8 @@ def holder(folder):
     return process, process.stdout.readline().strip()
 
 
-def test_a_second_process_is_refused_by_name_of_the_first(tmp_path):
-    """The sentence names process and host; a refusal does not wipe the name; when the first ends, all is free."""
+def test_a_second_process_is_refused_with_the_first_ones_name(tmp_path):
+    """The error names process and host; a refusal keeps that name; when the first ends, the folder is free."""
     first, word = holder(tmp_path / "run")
     assert word == "held"
     for _ in range(2):
@@ -55,7 +55,7 @@ def test_a_second_process_is_refused_by_name_of_the_first(tmp_path):
 
 
 def test_a_killed_process_frees_the_folder_at_once(tmp_path):
-    """After kill -9 the next run starts, without anything to clear away."""
+    """After kill -9 the next run starts without any cleanup."""
     first, _ = holder(tmp_path)
     first.send_signal(signal.SIGKILL)
     first.communicate()
@@ -65,8 +65,8 @@ def test_a_killed_process_frees_the_folder_at_once(tmp_path):
     assert second.returncode == 0
 
 
-def test_folders_do_not_hinder_each_other_and_one_is_free_after_an_error(tmp_path):
-    """Two runs in two folders go on side by side; a run that fails lets its folder go."""
+def test_folders_are_independent_and_free_after_an_error(tmp_path):
+    """Two runs in two folders run side by side; a failed run releases its folder."""
     with RunLock(tmp_path / "a"), RunLock(tmp_path / "b"), pytest.raises(LockError):
         RunLock(tmp_path / "a").__enter__()
     with pytest.raises(ZeroDivisionError), RunLock(tmp_path / "a"):
@@ -75,15 +75,15 @@ def test_folders_do_not_hinder_each_other_and_one_is_free_after_an_error(tmp_pat
         pass
 
 
-def test_a_folder_that_cannot_be_written_is_named(tmp_path):
-    """A file where the folder should be: a sentence with the path and the remedy."""
+def test_a_folder_that_cannot_be_written_is_reported(tmp_path):
+    """A file in place of the folder gives an error with the path and the remedy."""
     (tmp_path / "run").write_text("")
     with pytest.raises(LockError, match=r"run\.lock: .*; name a folder that can be written in run.folder"):
         RunLock(tmp_path / "run").__enter__()
 
 
-def test_where_the_file_system_has_no_locks_the_run_goes_on_and_says_so(tmp_path, monkeypatch):
-    """Some network file systems answer ENOLCK: no reason not to train."""
+def test_a_file_system_without_locks_is_noted(tmp_path, monkeypatch):
+    """Some network file systems answer ENOLCK; the run continues with a note."""
 
     def no_locks(file):
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
@@ -95,7 +95,7 @@ def test_where_the_file_system_has_no_locks_the_run_goes_on_and_says_so(tmp_path
 
 
 def test_windows_locks_a_byte_past_the_text(tmp_path, monkeypatch):
-    """By a stand-in for msvcrt: the byte is not among those the refused process reads, and closing frees it."""
+    """With a stand-in for msvcrt: a refused process can read the rest of the file, and closing releases the lock."""
     held = {}
 
     def locking(descriptor, mode, size):

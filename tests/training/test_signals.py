@@ -1,4 +1,4 @@
-"""How a process is told to stop: two ways, each with the handlers of before afterwards."""
+"""Stopping a process by signals: two ways, each of which restores the earlier handlers."""
 
 import os
 import signal
@@ -13,20 +13,21 @@ BOTH = pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 
 @pytest.fixture(autouse=True)
 def handlers():
-    """What was there before is there afterwards."""
+    """Handlers are restored after the test."""
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     yield
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
 
 
 def be_told(number):
-    """Get a signal, and wait for what it does."""
+    """Send a signal to this process, and wait for its effect."""
     os.kill(os.getpid(), number)
     signal.pause()
 
 
 @BOTH
 def test_a_signal_sets_an_event(number):
+    """Training finishes its step and then stops."""
     with stop_on_signal() as stop:
         assert not stop.is_set()
         os.kill(os.getpid(), number)
@@ -35,12 +36,13 @@ def test_a_signal_sets_an_event(number):
 
 @BOTH
 def test_a_signal_interrupts(number):
+    """Outside of training a signal raises KeyboardInterrupt."""
     with pytest.raises(KeyboardInterrupt), interrupted():
         be_told(number)
 
 
-def test_what_is_raised_in_an_interruption_s_place_is_an_interruption():
-    """As TensorFlow 2.4 does, when the signal comes while it makes a tensor."""
+def test_an_exception_caused_by_an_interruption_is_an_interruption():
+    """TensorFlow 2.4 raises SystemError when the signal comes while it creates a tensor."""
 
     def make_a_tensor():
         try:
@@ -52,6 +54,7 @@ def test_what_is_raised_in_an_interruption_s_place_is_an_interruption():
         make_a_tensor()
 
 
-def test_what_is_raised_without_a_signal_stays_as_it_is():
+def test_an_exception_without_a_signal_is_unchanged():
+    """Without a signal SystemError is raised as it is."""
     with pytest.raises(SystemError, match="of its own"), interrupted():
         raise SystemError("of its own")

@@ -1,4 +1,4 @@
-"""step: one trace a shape, the same numbers however a step is cut, compiled or mirrored, and nothing moves by NaN."""
+"""Training steps: one trace per shape, results independent of splitting, compiling and mirroring, and NaN skipped."""
 
 import os
 import subprocess
@@ -16,7 +16,7 @@ from xtts.planning.sizes import SIZES
 STEPS = 5
 SUPPORT = Path(__file__).parents[1] / "support"
 WAYS = pytest.mark.parametrize("way", ["plain", "added"])
-MIRRORED = ("codec:2", "gpt:1", "gpt:0")  # stages, and the batches that are added up
+MIRRORED = ("codec:2", "gpt:1", "gpt:0")  # stages, and their numbers of accumulated batches
 STAGES = pytest.mark.parametrize("name", ["codec", "gpt"])
 
 
@@ -28,7 +28,7 @@ def small():
 
 
 class Tried:
-    """A stage: as it was made, after it was tried, and after some steps."""
+    """A stage's variables when built, after the warm-up, and after some steps."""
 
     def __init__(self, name, *arguments, **options):
         self.trial = trials.trial(name, *arguments, is_traced=False, **options)
@@ -46,7 +46,7 @@ def plain(small):
 
 @pytest.fixture(scope="module")
 def added(small):
-    """Stages whose steps are two batches of half the rows; the GPT has two shapes, and validates."""
+    """Stages whose steps are two batches of half the rows; the GPT has two shapes, and is validated."""
     half = trials.ROWS // 2
     return {
         "codec": Tried("codec", half, gradient_accumulation_steps=2),
@@ -56,9 +56,9 @@ def added(small):
 
 @pytest.fixture(scope="module")
 def mirrored(small, tmp_path_factory):
-    """What became of both stages on two logical CPU devices, the codec's steps in two batches on each.
+    """The results of both stages on two logical CPU devices, the codec with two accumulated batches on each.
 
-    The third is the GPT with free lengths.
+    The third is the GPT with relaxed shapes.
     """
     folder = tmp_path_factory.mktemp("mirrored")
     command = [sys.executable, str(SUPPORT / "trials.py"), str(folder), *MIRRORED]
@@ -70,12 +70,12 @@ def mirrored(small, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def free(small):
-    """The GPT with free lengths, on batches of the first shape; both its shapes are but the largest of two pools."""
+    """The GPT with relaxed shapes, on batches of the first shape."""
     return Tried("gpt", shapes=2, dynamic_shapes=True)
 
 
 def assert_same(found, wanted, near=None):
-    """Bit by bit, or nearly."""
+    """Compare two states, bit by bit or approximately."""
     assert found.keys() == wanted.keys()
     for name in wanted:
         if near is None:
@@ -85,7 +85,7 @@ def assert_same(found, wanted, near=None):
 
 
 def spoilt(arrays):
-    """The batch with one number that is none."""
+    """The batch with one value replaced by NaN."""
     name = "mel" if "mel" in arrays else "reference"
     bad = arrays[name].copy()
     bad[0, 0, 0] = np.nan
@@ -94,15 +94,15 @@ def spoilt(arrays):
 
 @STAGES
 @WAYS
-def test_a_trial_on_nothing_changes_no_bit(plain, added, name, way):
-    """Before step 0 every function is run on zeros: weights, moments, averages and codebook stay as they were made."""
+def test_the_warm_up_changes_no_bit(plain, added, name, way):
+    """Before step 0 every function is run on zeros; weights, moments, averages and codebook stay as they were built."""
     one = {"plain": plain, "added": added}[way][name]
     assert_same(one.tried, one.made)
 
 
 @STAGES
-def test_steps_move_the_weights(plain, name):
-    """What gradients move has moved, and its average has followed."""
+def test_steps_change_the_weights(plain, name):
+    """Every trainable weight has changed, and so has its average."""
     one = plain[name]
     still = {key for key in one.made if np.array_equal(one.made[key], one.moved[key])}
     assert not still & set(one.trial.stage.model.weights())
@@ -110,21 +110,21 @@ def test_steps_move_the_weights(plain, name):
 
 
 @STAGES
-def test_a_result_says_what_the_step_did(plain, name):
-    """The loss is the weighed sum of its parts, by their names; norm and learning rate are there."""
+def test_a_result_describes_the_step(plain, name):
+    """The loss is the weighted sum of its named parts; gradient norm and learning rate are included."""
     steps, stage = plain[name].trial.steps, plain[name].trial.stage
     result = steps(trials.work(0, [trials.batch(name, trials.ROWS, 0)]))
     assert result.loss == pytest.approx(sum(w * part for w, part in zip(stage.weights, result.parts.values())))
     assert list(result.parts) == list(stage.parts)
     assert result.is_finite
     assert result.gradient_norm > 0
-    assert result.learning_rate == pytest.approx(1e-3 / 2)  # the first of two steps of warm-up
+    assert result.learning_rate == pytest.approx(1e-3 / 2)  # the first of two warm-up steps
 
 
 @STAGES
 @WAYS
-def test_a_batch_with_nan_moves_nothing(plain, added, name, way):
-    """Every bit is as before, the codebook's too, also when the bad batch comes after a good one of its step."""
+def test_a_batch_with_nan_changes_nothing(plain, added, name, way):
+    """Everything is bit-identical, including the codebook, even if a good batch precedes the bad one in its step."""
     trial = {"plain": plain, "added": added}[way][name].trial
     whole = trials.batch(name, trials.ROWS, 9)
     batches = [spoilt(whole)] if way == "plain" else [trials.halves(whole)[0], spoilt(trials.halves(whole)[1])]
@@ -138,15 +138,15 @@ def test_a_batch_with_nan_moves_nothing(plain, added, name, way):
 
 
 @STAGES
-def test_batches_added_up_are_one_large_batch(plain, added, name):
-    """Losses and all that moves are those of the same rows in one batch: the codebook follows the step as a whole."""
+def test_accumulated_batches_equal_one_large_batch(plain, added, name):
+    """Losses and variables match those of the same rows in one batch, and the codebook is updated once per step."""
     np.testing.assert_allclose(added[name].losses, plain[name].losses, rtol=1e-5)
     assert_same(added[name].moved, plain[name].moved, near=1e-5)
 
 
 @pytest.mark.parametrize("name", MIRRORED)
-def test_mirrored_steps_are_those_of_one_device(plain, mirrored, name):
-    """Two devices that share the rows have the losses and weights of one that has them all; both have the same."""
+def test_mirrored_steps_match_those_of_one_device(plain, mirrored, name):
+    """Two devices that share the rows have the losses and weights of one with all rows, and equal copies."""
     found = mirrored[name]
     assert found.pop("strategy") == "MirroredStrategy"
     alone = plain[name.partition(":")[0]]
@@ -154,16 +154,16 @@ def test_mirrored_steps_are_those_of_one_device(plain, mirrored, name):
     assert_same(found, alone.moved, near=1e-5)
 
 
-def test_free_lengths_give_the_losses_of_a_static_shape(plain, free):
-    """The same rows, as long as their longest and no longer: losses, weights and moments are those of padded ones."""
+def test_relaxed_shapes_give_the_losses_of_a_static_shape(plain, free):
+    """For the same rows without padding, losses, weights and moments are those of padded ones."""
     np.testing.assert_allclose(free.losses, plain["gpt"].losses, rtol=1e-5)
     assert_same(free.moved, plain["gpt"].moved, near=1e-5)
     assert_same(free.tried, free.made)
 
 
-def test_free_lengths_are_one_trace(small):
-    """Rows and lengths of every number go through one function, and have the losses they have with blanks around."""
-    trial = trials.trial("gpt", shapes=2, dynamic_shapes=True, learning_rate=1e-30)  # so that no weight moves
+def test_relaxed_shapes_are_one_trace(small):
+    """Any number of rows and any lengths use one function, with the losses that they have with padding."""
+    trial = trials.trial("gpt", shapes=2, dynamic_shapes=True, learning_rate=1e-30)  # so that no weight changes
     (function,) = trial.steps.functions
     for seed, rows in enumerate([8, 3, 5, 2, 7]):
         padded = trials.batch("gpt", rows, seed, shape=seed % 2)
@@ -174,8 +174,8 @@ def test_free_lengths_are_one_trace(small):
     assert (function.name, function.traces) == ("gpt_move_free", 1)
 
 
-def test_one_trace_a_shape_and_none_after(added):
-    """Steps of both shapes, in any order, sums and validations: each function was traced once, before step 0."""
+def test_there_is_one_trace_per_shape(added):
+    """Steps of both shapes in any order, accumulation and validation are each traced once, before step 0."""
     trial = added["gpt"].trial
     assert [function.traces for function in trial.steps.functions] == [1, 1, 1, 1]
     rows = trials.ROWS // 2
@@ -189,14 +189,14 @@ def test_one_trace_a_shape_and_none_after(added):
 
 
 def test_tracing_is_timed_by_function(plain):
-    """Every function has its seconds, under a name that says the stage and the shape."""
+    """Every function has its seconds, under a name with the stage and the shape."""
     (name,) = plain["codec"].seconds
     assert name == "codec_move_0x16x8"
     assert plain["codec"].seconds[name] > 0
 
 
-def test_validation_is_a_mean_over_all_that_is_held_out(added):
-    """Parts are weighed by what they are means of, so that blank rows count for nothing; and nothing moves."""
+def test_validation_is_a_mean_over_all_held_out_utterances(added):
+    """Parts are weighted by their denominators, so that blank rows do not count, and nothing changes."""
     trial = added["gpt"].trial
     batches = [trials.batch("gpt", 2, seed, 1) for seed in range(3)]
     blank = {name: np.zeros_like(array) for name, array in batches[0].items()}
@@ -213,7 +213,7 @@ def test_validation_is_a_mean_over_all_that_is_held_out(added):
 
 
 def test_xla_gives_the_same_losses(monkeypatch):
-    """The codec's whole step, its codebook's turn too, compiled by XLA; without residual blocks, to be quick."""
+    """The codec's whole step, including its codebook update, is compiled by XLA; without residual blocks, for speed."""
     monkeypatch.setitem(SIZES, "tiny", attrs.evolve(SMALL, codec=attrs.evolve(SMALL.codec, blocks=0)))
     plain, compiled = (trials.trial("codec", jit=jit, ema_decay=0.0) for jit in (False, True))
     assert all(function.by_xla for function in compiled.steps.functions)
@@ -224,8 +224,8 @@ def test_xla_gives_the_same_losses(monkeypatch):
 @pytest.mark.parametrize(
     ("name", "precision", "bound"), [("gpt", "bfloat16", 2e-3), ("codec", "bfloat16", 2e-3), ("codec", "float16", 1e-3)]
 )
-def test_half_precision_is_near(plain, name, precision, bound):
-    """Losses in half the bits are near those in all of them; the weights stay float32."""
+def test_half_precision_is_close_to_float32(plain, name, precision, bound):
+    """Losses in 16 bits are close to those in 32; the weights stay float32."""
     trial = trials.trial(name, precision=precision)
     np.testing.assert_allclose(trials.run(trial, name, STEPS), plain[name].losses, rtol=bound)
     assert {value.dtype for value in trial.variables().values()} == {np.dtype(np.float32)}
@@ -233,10 +233,10 @@ def test_half_precision_is_near(plain, name, precision, bound):
 
 @pytest.mark.parametrize("dynamic_shapes", [False, True], ids=["static", "free"])
 def test_dropout_is_a_function_of_the_step(small, dynamic_shapes):
-    """The same step leaves out the same activations, another step others."""
+    """The same step drops the same activations, another step others."""
     trial = trials.trial(
         "gpt", dynamic_shapes=dynamic_shapes, dropout=0.5, learning_rate=1e-30
-    )  # so that no weight moves
+    )  # so that no weight changes
     arrays = trials.batch("gpt", trials.ROWS, 0)
     losses = [trial.steps(trials.work(step, [arrays])).loss for step in (3, 4, 3)]
     assert losses[0] == losses[2]

@@ -1,4 +1,4 @@
-"""Checkpoints come in and go out under their published names, bit for bit."""
+"""Checkpoints are imported and exported under their published names, bit for bit."""
 
 import json
 import os
@@ -62,7 +62,7 @@ def whole(golden):
 
 
 def refusal(*arguments, **options):
-    """The lines of the WeightsError that an import ends in."""
+    """The lines of the WeightsError that an import raises."""
     with pytest.raises(WeightsError) as error:
         importing.import_checkpoint(*arguments, **options)
     return str(error.value).splitlines()
@@ -72,7 +72,7 @@ def refusal(*arguments, **options):
 
 
 def test_an_import_keeps_every_bit(files, golden):
-    """Names, layouts and numbers are the published ones, counters and tables included."""
+    """Names, layouts and values are the published ones, including counters and tables."""
     model, dvae, out = files
     imported = importing.import_checkpoint(model, out, dvae)
     same(load_file(out / "model.safetensors"), whole(golden))
@@ -82,8 +82,8 @@ def test_an_import_keeps_every_bit(files, golden):
     assert "non-commercial" in imported.text()
 
 
-def test_sizes_are_found_from_the_shapes(files):
-    """The golden model's sizes come back from its tensors, and its heads from the config beside them."""
+def test_sizes_are_derived_from_the_shapes(files):
+    """The golden model's sizes follow from its tensors, and its heads from the config."""
     model, dvae, out = files
     found = importing.import_checkpoint(model, out, dvae).model
     gpt, codec, speaker, decoder = found.size.gpt, found.size.codec, found.size.speaker, found.size.decoder
@@ -97,8 +97,8 @@ def test_sizes_are_found_from_the_shapes(files):
     assert model_folder.read_model_folder(out)[0] == found
 
 
-def test_a_round_trip_is_bit_equal(files, tmp_path):
-    """Import, export, import: the second folder holds what the first does."""
+def test_a_round_trip_is_bit_identical(files, tmp_path):
+    """After import, export and import the second folder equals the first."""
     model, dvae, out = files
     importing.import_checkpoint(model, out, dvae)
     exported = exporting.export_checkpoint(out, tmp_path / "voice.safetensors")
@@ -112,7 +112,7 @@ def test_a_round_trip_is_bit_equal(files, tmp_path):
 
 
 def test_an_export_has_the_public_names(files, golden, tmp_path):
-    """What the public implementation wants is there under its names, and the codec in a file of its own."""
+    """Everything the public implementation needs has its name, and the codec is in its own file."""
     model, dvae, out = files
     importing.import_checkpoint(model, out, dvae)
     first, second = exporting.export_checkpoint(out, tmp_path / "voice.safetensors")
@@ -120,8 +120,8 @@ def test_an_export_has_the_public_names(files, golden, tmp_path):
     same(load_file(second), golden[1])
 
 
-def test_an_export_makes_what_is_no_weight(files, golden, tmp_path):
-    """Counters, windows and filters that a model of ours does not keep are made for those who want them."""
+def test_an_export_includes_tensors_that_are_not_weights(files, golden, tmp_path):
+    """Counters, windows and filters that our models do not keep are computed for the public implementation."""
     model, dvae, out = files
     imported = importing.import_checkpoint(model, out, dvae)
     made = layout.constants(imported.model)
@@ -139,7 +139,7 @@ def test_an_export_makes_what_is_no_weight(files, golden, tmp_path):
 
 
 def test_a_trainers_checkpoint_is_the_same_model(golden, tmp_path):
-    """Prefixed with xtts., with its codec, its features and its optimizer in it."""
+    """It has the prefix "xtts." and contains the codec, feature extractors and the optimizer."""
     tensors = {f"xtts.{name}": tensor for name, tensor in golden[0].items()}
     tensors.update((f"dvae.{name}", tensor) for name, tensor in golden[1].items())
     tensors["torch_mel_spectrogram_style_encoder.mel_stft.spectrogram.window"] = np.ones(8, np.float32)
@@ -150,8 +150,8 @@ def test_a_trainers_checkpoint_is_the_same_model(golden, tmp_path):
     assert imported.ignored == 2
 
 
-def test_what_v1_carries_beside_the_model_is_left_out(golden, tmp_path):
-    """The copy for inference, the embedding that is not used and older libraries' masks are no part of it."""
+def test_extra_tensors_of_v1_are_ignored(golden, tmp_path):
+    """The copy for inference, the unused embedding and older libraries' masks are not part of the model."""
     more = {
         "gpt.gpt_inference.transformer.h.0.ln_1.weight": np.ones(64, np.float32),
         "gpt.gpt.wte.weight": np.ones((98, 64), np.float32),
@@ -166,8 +166,8 @@ def test_what_v1_carries_beside_the_model_is_left_out(golden, tmp_path):
     assert "no codec" in imported.text()
 
 
-def test_a_model_without_a_perceiver_is_imported_to_be_kept(golden, tmp_path):
-    """XTTS v1 has none: the import says what cannot be done with it, and export gives it back."""
+def test_a_model_without_a_perceiver_is_imported_for_export_only(golden, tmp_path):
+    """XTTS v1 has none: the import says what it cannot be used for, and export restores it."""
     tensors = {name: tensor for name, tensor in golden[0].items() if "perceiver" not in name}
     imported = importing.import_checkpoint(checkpoint(tmp_path / "model.pth", tensors), tmp_path / "out")
     assert imported.model.size.gpt.perceiver_layers == 0
@@ -177,8 +177,8 @@ def test_a_model_without_a_perceiver_is_imported_to_be_kept(golden, tmp_path):
     same({name: again[name] for name in tensors}, tensors)
 
 
-def test_both_spellings_of_weight_norm_are_one(golden, tmp_path):
-    """weight_g and weight_v become the names of today, with the same numbers."""
+def test_both_spellings_of_weight_norm_are_read(golden, tmp_path):
+    """weight_g and weight_v get the current names, with the same values."""
     older = {
         name.replace(SCALE, ".weight_g").replace(DIRECTION, ".weight_v"): value for name, value in golden[0].items()
     }
@@ -187,8 +187,8 @@ def test_both_spellings_of_weight_norm_are_one(golden, tmp_path):
     same(load_file(tmp_path / "out" / "model.safetensors"), golden[0])
 
 
-def test_folded_weights_are_exported_in_halves(golden, tmp_path):
-    """A checkpoint without weight norm imports as it is, and exports with it, equal when folded again."""
+def test_folded_weights_are_exported_with_weight_norm(golden, tmp_path):
+    """A checkpoint without weight norm is exported with it, and is equal when folded again."""
     from xtts.weights.weight_norm import fold_weight_norm
 
     folded = fold_weight_norm(golden[0])
@@ -199,8 +199,8 @@ def test_folded_weights_are_exported_in_halves(golden, tmp_path):
     same(fold_weight_norm(load_file(exported)), folded)
 
 
-def test_mel_norms_may_be_a_file_of_their_own(golden, tmp_path):
-    """Where the checkpoint lacks mel_stats, mel_norms.pth has them."""
+def test_mel_norms_may_be_a_separate_file(golden, tmp_path):
+    """If the checkpoint has no mel_stats, mel_norms.pth provides them."""
     tensors = {name: tensor for name, tensor in golden[0].items() if name != "mel_stats"}
     path = checkpoint(tmp_path / "model.pth", tensors)
     assert refusal(path, tmp_path / "out")[1:] == ["  mel_stats: missing, expected [80]"]
@@ -209,8 +209,8 @@ def test_mel_norms_may_be_a_file_of_their_own(golden, tmp_path):
     same(load_file(tmp_path / "out" / "model.safetensors"), golden[0])
 
 
-def test_heads_come_from_an_object_too(golden, tmp_path):
-    """The published v2 pickles its config's class: it is not made, but its heads are read."""
+def test_heads_are_read_from_a_pickled_config(golden, tmp_path):
+    """The published v2 pickles its config's class, which is not instantiated, but its heads are read."""
     kinds = ("TTS.tts.configs.xtts_config.XttsConfig", "TTS.tts.models.xtts.XttsArgs")
     with modules(kinds) as made:
         config, arguments = made[kinds[0]](), made[kinds[1]]()
@@ -221,11 +221,11 @@ def test_heads_come_from_an_object_too(golden, tmp_path):
     assert importing.import_checkpoint(path, tmp_path / "out").model.size.gpt.heads == 2
 
 
-# What does not fit
+# Tensors that do not fit
 
 
 def test_every_tensor_that_does_not_fit_is_in_one_list(golden, tmp_path):
-    """Missing, surplus and misshapen, each with its name and both shapes; and nothing is written."""
+    """Missing, surplus and misshapen ones are listed with name and shapes, and nothing is written."""
     tensors = dict(golden[0])
     del tensors["gpt.gpt.h.1.ln_1.weight"]
     del tensors["hifigan_decoder.waveform_decoder.ups.2" + DIRECTION]
@@ -247,8 +247,8 @@ def test_every_tensor_that_does_not_fit_is_in_one_list(golden, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["model.pth"]
 
 
-def test_a_missing_layer_is_missed(golden, tmp_path):
-    """Layers are counted to the last one, so that one in between is not made up for by the next."""
+def test_a_missing_layer_is_detected(golden, tmp_path):
+    """Layers are counted up to the last one, so that the next does not fill a gap."""
     tensors = {name: tensor for name, tensor in golden[0].items() if not name.startswith("gpt.gpt.h.0.")}
     lines = refusal(checkpoint(tmp_path / "model.pth", tensors), tmp_path / "out")
     assert len(lines) == 1 + 12
@@ -256,7 +256,7 @@ def test_a_missing_layer_is_missed(golden, tmp_path):
 
 
 def test_a_codec_of_another_model_does_not_fit(golden, tmp_path):
-    """v1's codec has more codes than v2's transformer knows."""
+    """XTTS v1's codec has more codes than v2's GPT."""
     dvae = dict(golden[1])
     dvae["codebook.cluster_size"] = np.zeros(200, np.float32)
     dvae["codebook.embed"] = dvae["codebook.embed_avg"] = np.zeros((16, 200), np.float32)
@@ -269,14 +269,14 @@ def test_a_codec_of_another_model_does_not_fit(golden, tmp_path):
 @pytest.mark.parametrize(
     "name", ["gpt.gpt.h.999999.ln_1.weight", "dvae.encoder.999999.weight", "gpt.gpt.h.9" + "9" * 50]
 )
-def test_an_absurd_name_does_not_make_an_absurd_list(golden, tmp_path, name):
-    """A layer's number that no model reaches is one surplus tensor, not a million missing ones."""
+def test_an_absurd_layer_number_does_not_make_an_absurd_list(golden, tmp_path, name):
+    """It is one surplus tensor, not a million missing ones."""
     path = checkpoint(tmp_path / "model.pth", {**golden[0], name: np.ones(64, np.float32)})
     assert len(refusal(path, tmp_path / "out")) < 500
 
 
-def test_what_is_no_tensor_is_named(golden, tmp_path):
-    """A table, a text or an object among the weights."""
+def test_entries_that_are_not_tensors_are_listed(golden, tmp_path):
+    """A text or a number among the weights is reported with its name."""
     lines = refusal(checkpoint(tmp_path / "model.pth", {**golden[0], "gpt.x": "text", 3: 4}), tmp_path / "out")
     assert lines[1:] == [
         "  'gpt.x': is str, expected a tensor under a name",
@@ -285,16 +285,16 @@ def test_what_is_no_tensor_is_named(golden, tmp_path):
 
 
 @pytest.mark.parametrize("value", [{"model": {}}, {"a": 1}, [1, 2], 3, {"model": {"a": {"b": 1}}}])
-def test_a_file_without_tensors_is_no_checkpoint(tmp_path, value):
-    """It is said so, with the path."""
+def test_a_file_without_tensors_is_not_a_checkpoint(tmp_path, value):
+    """The error has the path."""
     path = save(value, tmp_path / "model.pth")
     assert refusal(path, tmp_path / "out") == [
         f"{path}: there is no state dict in it; name a checkpoint, such as model.pth"
     ]
 
 
-def test_a_folder_that_is_there_is_not_written_over(files):
-    """An import makes a new folder, or fills an empty one."""
+def test_an_existing_folder_is_not_overwritten(files):
+    """An import creates a new folder or fills an empty one."""
     model, dvae, out = files
     out.mkdir()
     importing.import_checkpoint(model, out, dvae)
@@ -304,7 +304,7 @@ def test_a_folder_that_is_there_is_not_written_over(files):
 
 
 def test_a_failed_write_leaves_nothing(files, monkeypatch):
-    """A disk that is full in the middle of it leaves neither a folder nor a draft."""
+    """A disk that becomes full leaves neither a folder nor a draft."""
     model, dvae, out = files
     before = sorted(out.parent.iterdir())
 
@@ -317,7 +317,7 @@ def test_a_failed_write_leaves_nothing(files, monkeypatch):
 
 
 def test_heads_must_divide_the_width(golden, tmp_path):
-    """A config of another model is noticed."""
+    """The config of another model is detected."""
     config = tmp_path / "config.json"
     config.write_text(json.dumps({"model_args": {"gpt_n_heads": 7}}))
     lines = refusal(checkpoint(tmp_path / "model.pth", golden[0]), tmp_path / "out", config=config)
@@ -325,8 +325,8 @@ def test_heads_must_divide_the_width(golden, tmp_path):
 
 
 @pytest.mark.parametrize("content", ["", "[", "[]", "{}", '{"size": {}}', "null", '{"n_mels": "a"}'])
-def test_a_damaged_size_file_gets_a_sentence(files, content):
-    """model.json is a user's file too."""
+def test_a_damaged_model_json_is_refused(files, content):
+    """The error names model.json, which a user may have edited."""
     model, dvae, out = files
     importing.import_checkpoint(model, out, dvae)
     (out / "model.json").write_text(content)
@@ -334,8 +334,8 @@ def test_a_damaged_size_file_gets_a_sentence(files, content):
         model_folder.read_model_folder(out)
 
 
-def test_export_says_what_is_wrong(tmp_path, files):
-    """No such folder, a name that does not fit the format, a folder that is none of ours."""
+def test_export_errors_name_the_cause(tmp_path, files):
+    """A missing folder, a file name of another format, and a folder that is not a model are refused."""
     model, dvae, out = files
     importing.import_checkpoint(model, out, dvae)
     for folder, name, words in [
@@ -356,7 +356,7 @@ def vocabulary(path, count):
 
 
 def test_a_larger_vocabulary_keeps_the_old_rows(files, golden, tmp_path):
-    """New tokens get rows of their own, near the mean of the old ones, which keep every bit."""
+    """New tokens get rows near the mean of the old ones, which stay bit-identical."""
     model, dvae, out = files
     vocab = vocabulary(tmp_path / "vocab.json", 60)
     assert "60 tokens, but the checkpoint has rows for 50" in refusal(model, out, dvae, vocab)[0]
@@ -379,8 +379,8 @@ def test_a_larger_vocabulary_keeps_the_old_rows(files, golden, tmp_path):
     assert (out / "vocab.json").read_bytes() == vocab.read_bytes()
 
 
-def test_an_extension_is_the_same_each_time(golden):
-    """It is drawn from the generator that is given."""
+def test_extending_a_vocabulary_is_deterministic(golden):
+    """New rows are drawn from the given generator."""
     first, second = (assignment.extend_vocabulary(golden[0], 70, np.random.default_rng(3)) for _ in range(2))
     same(first, second)
     same(assignment.extend_vocabulary(golden[0], 50, np.random.default_rng(3)), golden[0])
@@ -389,8 +389,8 @@ def test_an_extension_is_the_same_each_time(golden):
 
 
 @pytest.mark.parametrize("content", ["{", "{}", "[]", '{"model": {"vocab": {"a": "b"}}}', '{"model": {"vocab": {}}}'])
-def test_what_is_no_vocabulary_is_said_so(files, tmp_path, content):
-    """Before anything is written."""
+def test_an_invalid_vocabulary_is_refused(files, tmp_path, content):
+    """It is refused before anything is written."""
     model, dvae, out = files
     vocab = tmp_path / "vocab.json"
     vocab.write_text(content)
@@ -402,8 +402,8 @@ def test_what_is_no_vocabulary_is_said_so(files, tmp_path, content):
 
 
 @pytest.mark.parametrize("preset", SIZES)
-def test_names_count_what_sizes_count(preset):
-    """The published tensors of a preset hold exactly the parameters that its sizes say."""
+def test_names_and_sizes_count_the_same_parameters(preset):
+    """The published tensors of a preset have exactly the number of parameters of its sizes."""
     model = layout.ModelDescription(SIZES[preset], text_tokens=300)
     counted = dict.fromkeys(layout.PREFIXES, 0)
     for name, shape in layout.tensor_shapes(model).items():
@@ -415,8 +415,8 @@ def test_names_count_what_sizes_count(preset):
 
 
 @pytest.mark.parametrize("preset", SIZES)
-def test_a_preset_is_found_again_from_its_shapes(preset):
-    """describe is the inverse of shapes."""
+def test_a_preset_is_recognised_from_its_shapes(preset):
+    """describe_tensors is the inverse of tensor_shapes."""
     model = layout.ModelDescription(SIZES[preset], text_tokens=300)
     tensors = {name: np.broadcast_to(np.float32(0), shape) for name, shape in layout.tensor_shapes(model).items()}
     assert layout.describe_tensors(tensors, {}) == model
@@ -455,7 +455,7 @@ def part_of(golden):
     }
 
 
-def test_a_module_gives_back_what_it_was_given(golden):
+def test_a_module_returns_what_was_loaded(golden):
     """Loading transposes to the module's layout, publishing back: the same bits under the same names."""
     prefix, tensors = part_of(golden)
     module = small(1)
@@ -465,8 +465,8 @@ def test_a_module_gives_back_what_it_was_given(golden):
     same(assignment.published_weights(module, prefix), tensors)
 
 
-def test_nothing_is_loaded_in_half(golden):
-    """With one tensor missing, one misshapen and one too many, the module keeps all it had, and one list names them."""
+def test_weights_are_loaded_completely_or_not_at_all(golden):
+    """With tensors missing, misshapen or surplus, the module keeps its weights, and one list names them."""
     prefix, tensors = part_of(golden)
     del tensors[f"{prefix}init.bias"]
     tensors[f"{prefix}attn.0.norm.weight"] = np.ones(63, np.float32)
@@ -483,8 +483,8 @@ def test_nothing_is_loaded_in_half(golden):
     same(assignment.published_weights(module), before)
 
 
-def test_normed_weights_are_folded_into_a_module(golden):
-    """A module that has the weight itself gets scale times direction over its norm; halves are computed in float32."""
+def test_weight_norm_is_folded_into_a_module(golden):
+    """The weight is scale times direction over its norm; half-precision parts are folded in float32."""
     from xtts.model.convolution import Conv1d
 
     prefix = "hifigan_decoder.waveform_decoder.resblocks.1.convs1.0"
@@ -497,7 +497,7 @@ def test_normed_weights_are_folded_into_a_module(golden):
 
 
 def test_half_precision_is_loaded_as_float32():
-    """Modules keep float32, whatever a checkpoint is stored in."""
+    """Modules keep float32, whatever the dtype of a checkpoint."""
     from xtts.model import layers
 
     module = layers.Linear(3, 2, np.random.default_rng(0))
@@ -506,8 +506,8 @@ def test_half_precision_is_loaded_as_float32():
     np.testing.assert_array_equal(module.weight.numpy(), np.ones((3, 2)))
 
 
-def test_a_module_that_is_going_to_be_loaded_draws_nothing(tmp_path):
-    """Built without a generator it has no variables for what is drawn; loaded, it has those of any other module."""
+def test_a_module_to_be_loaded_draws_no_weights(tmp_path):
+    """Built without a generator it has no variables yet; loaded, it has those of any other module."""
     from xtts.model.codec import Codec
 
     size = SIZES["tiny"].codec
@@ -519,11 +519,11 @@ def test_a_module_that_is_going_to_be_loaded_draws_nothing(tmp_path):
     assignment.load_weights(loaded, read, "dvae.")
     same(assignment.published_weights(loaded, "dvae."), tensors)
     assert [one.trainable for one in loaded.variables] == [one.trainable for one in drawn.variables]
-    same(read, tensors)  # pages that were released are read again
+    same(read, tensors)  # released pages are read again
 
 
-def test_a_module_without_weights_says_which_are_missing():
-    """Loading half of what such a module needs creates nothing, and names all that is missing."""
+def test_a_module_without_weights_reports_what_is_missing():
+    """Loading only part of its weights creates nothing, and lists all that are missing."""
     from xtts.model import layers
 
     module = layers.Linear(3, 2, None)
@@ -539,8 +539,8 @@ KINDS = list(safetensors_file.DTYPES.values())
 
 @settings(max_examples=60)
 @given(data=st.data())
-def test_files_are_those_of_the_safetensors_library(data, tmp_path_factory):
-    """What is written here it reads, and what it writes is read here, to the bit; any kind, shape and name."""
+def test_files_are_compatible_with_the_safetensors_library(data, tmp_path_factory):
+    """Each reads what the other writes, bit for bit, for any dtype, shape and name."""
     tensors = data.draw(
         st.dictionaries(
             st.text(st.characters(blacklist_categories=("Cs",)), min_size=1).filter(
@@ -567,7 +567,7 @@ def raw(path, table, numbers=b""):
 
 
 def test_bfloat16_becomes_float32(tmp_path):
-    """The numbers are the same; NumPy has no name for the type."""
+    """The values are the same; NumPy has no such dtype."""
     halves = (np.array([1.5, -2, np.inf], np.float32).view(np.uint32) >> 16).astype("<u2")
     path = raw(tmp_path / "a", {"a": {"dtype": "BF16", "shape": [3], "data_offsets": [0, 6]}}, halves.tobytes())
     np.testing.assert_array_equal(
@@ -598,14 +598,14 @@ def test_bfloat16_becomes_float32(tmp_path):
         {"__metadata__": 3, "a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}},
     ],
 )
-def test_a_safetensors_file_that_lies_is_refused(tmp_path, table):
-    """Tables that are none, shapes that do not fit, places that overlap, leave gaps or lie outside."""
+def test_an_inconsistent_safetensors_file_is_refused(tmp_path, table):
+    """Invalid headers, wrong shapes, and offsets that overlap, leave gaps or are out of range are refused."""
     with pytest.raises(WeightsError, match="not a valid safetensors file"):
         safetensors_file.read_safetensors(raw(tmp_path / "a", table, b"\x00" * 4))
 
 
 def test_a_truncated_safetensors_file_is_refused(tmp_path, files):
-    """Wherever it was cut."""
+    """This holds for truncation at any length."""
     content = (GOLDEN / "speaker.weights.safetensors").read_bytes()
     for length in (0, 5, 8, 100, len(content) // 2, len(content) - 1):
         (tmp_path / "a.safetensors").write_bytes(content[:length])
@@ -613,8 +613,8 @@ def test_a_truncated_safetensors_file_is_refused(tmp_path, files):
             safetensors_file.read_safetensors(tmp_path / "a.safetensors")
 
 
-def test_descriptions_are_json(tmp_path, files):
-    """model.json states every size."""
+def test_model_json_describes_the_model(tmp_path, files):
+    """model.json has every size."""
     model, dvae, out = files
     imported = importing.import_checkpoint(model, out, dvae)
     stated = json.loads((out / "model.json").read_text())

@@ -1,4 +1,4 @@
-"""PyTorch's files are read, and nothing in them is run."""
+"""PyTorch files are read without executing anything in them."""
 
 import os
 import pickle
@@ -27,7 +27,7 @@ STORAGE = b"(X\x07\x00\x00\x00storagectorch\nFloatStorage\nX\x01\x00\x00\x000X\x
 
 @pytest.mark.parametrize("path", REAL, ids=["zip", "stream"])
 def test_a_file_of_pytorch_is_read_as_it_was_saved(path):
-    """Every kind of tensor that PyTorch wrote comes back: slices, transposes, halves, scalars, parameters."""
+    """Every kind of tensor is restored: slices, transposes, half precision, scalars, parameters."""
     tables = torch_file.load_torch_file(path)
     model, base = tables["model"], np.arange(12, dtype=np.float32) / 8
     square = base.reshape(3, 4)
@@ -58,7 +58,7 @@ def test_a_file_of_pytorch_is_read_as_it_was_saved(path):
 
 @pytest.mark.parametrize("path", REAL, ids=["zip", "stream"])
 def test_a_trainers_objects_are_placeholders(path):
-    """The config that Coqui pickles with its weights is not made, but what it says can be read."""
+    """The config that Coqui pickles with its weights is not instantiated, but its values can be read."""
     config = torch_file.load_torch_file(path)["config"]
     assert isinstance(config, Placeholder)
     assert str(config.name) == "TTS.tts.configs.xtts_config.XttsConfig"
@@ -67,8 +67,8 @@ def test_a_trainers_objects_are_placeholders(path):
 
 @pytest.mark.parametrize("legacy", [False, True], ids=["zip", "stream"])
 @pytest.mark.parametrize("protocol", [2, 3, 4, 5])
-def test_every_protocol_that_has_tensors_is_read(tmp_path, legacy, protocol):
-    """torch.save may be given any protocol from 2 on."""
+def test_every_supported_pickle_protocol_is_read(tmp_path, legacy, protocol):
+    """torch.save may use any protocol from 2 on."""
     value = {
         "model": OrderedDict(a=np.arange(6, dtype=np.float32).reshape(2, 3)),
         "texts": ["é", b"\x00", {1, 2}, -1.5],
@@ -80,7 +80,7 @@ def test_every_protocol_that_has_tensors_is_read(tmp_path, legacy, protocol):
 
 
 def test_arrays_are_views_of_the_file(tmp_path):
-    """Loading copies no numbers, and nobody can write into the file."""
+    """Loading copies no data, and the arrays are read-only."""
     array = torch_file.load_torch_file(save({"a": np.ones((100, 100), np.float32)}, tmp_path / "a.pth"))["a"]
     assert array.base is not None
     with pytest.raises(ValueError, match="read-only"):
@@ -88,18 +88,18 @@ def test_arrays_are_views_of_the_file(tmp_path):
 
 
 def test_big_endian_files_are_read(tmp_path):
-    """A file says which byte order its numbers are in."""
+    """A file states the byte order of its data."""
     with modules() as made:
         program, _ = pickled({"a": np.arange(4, dtype=np.float32)}, made)
     path = archive(tmp_path / "a.pth", program, {"0": np.arange(4, dtype=">f4")}, order=b"big")
     np.testing.assert_array_equal(torch_file.load_torch_file(path)["a"], np.arange(4, dtype=np.float32))
 
 
-# Hostile files. Each would make a marker file when PyTorch's or Python's unpickler meets it.
+# Malicious files. Each would create a marker file when PyTorch's or Python's unpickler loads it.
 
 
 class Call:
-    """Pickled as a call."""
+    """An object pickled as a function call."""
 
     def __init__(self, function, *arguments):
         self.function, self.arguments = function, arguments
@@ -136,8 +136,8 @@ NAMES = list(payloads(Path("marker")))
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_hostile_file_gets_a_sentence_and_runs_nothing(tmp_path, name):
-    """A pickle that makes a file when Python unpickles it makes none here, whichever opcodes and format it is in."""
+def test_a_malicious_file_is_refused_and_runs_nothing(tmp_path, name):
+    """A pickle that creates a file when Python unpickles it creates none here, in any opcodes and format."""
     marker = tmp_path / "marker"
     program = payloads(marker)[name]
     value = pickle.loads(program)
@@ -158,7 +158,7 @@ def test_a_hostile_file_gets_a_sentence_and_runs_nothing(tmp_path, name):
 
 @pytest.mark.parametrize("place", range(5))
 def test_every_pickle_of_the_stream_format_is_guarded(tmp_path, place):
-    """The number, the protocol, the table, the value and the list of storages are pickles, and any may be hostile."""
+    """The magic number, protocol, header, value and list of storages are pickles, and any may be malicious."""
     marker = tmp_path / "marker"
     pieces = [
         pickle.dumps(part, 2) for part in (torch_file.MAGIC, torch_file.PROTOCOL, {"little_endian": True}, {}, [])
@@ -171,8 +171,8 @@ def test_every_pickle_of_the_stream_format_is_guarded(tmp_path, place):
     assert not marker.exists()
 
 
-def test_the_refusal_names_what_the_file_would_call(tmp_path):
-    """Whoever got the file should know why it is not read."""
+def test_the_error_names_what_the_file_would_call(tmp_path):
+    """The user learns why the file is not read."""
     path = archive(tmp_path / "a.pth", pickle.dumps(Call(os.system, "true"), 2))
     with pytest.raises(WeightsError, match=rf"a\.pth: it names {os.name}\.system, which no file of weights needs"):
         torch_file.load_torch_file(path)
@@ -185,8 +185,8 @@ def test_the_refusal_names_what_the_file_would_call(tmp_path):
     types.CodeType functools.partial operator.attrgetter numpy.load numpy.core.multiarray.fromfile pathlib._eval
     argparse.FileType TTS.api.load TTS._Evil torch.nn.Module.__call__ webbrowser.open pickle.loads""".split(),
 )
-def test_a_name_that_is_no_data_refuses_the_file(tmp_path, name):
-    """Only tables, tensors, number types and classes of trainers may be named; functions of the same packages not."""
+def test_a_forbidden_name_refuses_the_file(tmp_path, name):
+    """Only containers, tensors, dtypes and classes of trainers may be named, not functions of the same packages."""
     module, _, last = name.rpartition(".")
     for program in (
         f"c{module}\n{last}\n.".encode(),
@@ -197,7 +197,7 @@ def test_a_name_that_is_no_data_refuses_the_file(tmp_path, name):
 
 
 def test_no_class_is_imported(tmp_path):
-    """A package on the path under the name of a trainer's is not imported, though the file names a class in it."""
+    """A package with a trainer's name on the path is not imported, though the file names a class in it."""
     (tmp_path / "TTS").mkdir()
     (tmp_path / "TTS" / "__init__.py").write_text("open('marker', 'w').close()\n")
     value = b"cTTS.configs\nXttsConfig\n)\x81}X\x01\x00\x00\x00aK\x01sb."
@@ -216,7 +216,7 @@ def test_no_class_is_imported(tmp_path):
     assert not (tmp_path / "marker").exists()
 
 
-# Files that lie about their numbers.
+# Files with false sizes and offsets.
 
 
 def tensor(arguments):
@@ -229,13 +229,13 @@ def integer(number):
 
 
 def view(offset, shape, strides):
-    """A pickle of one tensor that lies so in a storage of four numbers."""
+    """A pickle of one tensor with this view of a storage of four elements."""
     sizes = [b"(" + b"".join(map(integer, numbers)) + b"t" for numbers in (shape, strides)]
     return tensor(integer(offset) + sizes[0] + sizes[1] + b"\x89}")
 
 
 def test_a_view_within_its_storage_is_read(tmp_path):
-    """Offsets, strides and axes of one are what they are in PyTorch."""
+    """Offsets, strides and axes of length one mean what they mean in PyTorch."""
     path = archive(tmp_path / "a.pth", view(1, [2, 1, 1], [2, 2**40, 0]), {"0": np.arange(4, dtype=np.float32)})
     np.testing.assert_array_equal(torch_file.load_torch_file(path), np.array([[[1]], [[3]]], np.float32))
 
@@ -262,22 +262,22 @@ def test_a_view_within_its_storage_is_read(tmp_path):
     ],
 )
 def test_a_tensor_cannot_reach_outside_its_storage(tmp_path, offset, shape, strides):
-    """What lies before, behind or is larger than memory is refused, not read."""
+    """Offsets before or after the storage, or larger than memory, are refused."""
     path = archive(tmp_path / "a.pth", view(offset, shape, strides), {"0": np.arange(4, dtype=np.float32)})
     with pytest.raises(WeightsError, match="tensor"):
         torch_file.load_torch_file(path)
 
 
 @pytest.mark.parametrize("numbers", [b"", b"\x00" * 15, b"\x00" * 17, None])
-def test_a_storage_has_the_bytes_its_table_says(tmp_path, numbers):
-    """Too few, too many or none are a damaged file."""
+def test_a_storage_has_the_declared_number_of_bytes(tmp_path, numbers):
+    """A storage that is too small, too large or missing is a damaged file."""
     path = archive(tmp_path / "a.pth", view(0, [1], [1]), {} if numbers is None else {"0": numbers})
     with pytest.raises(WeightsError, match=r"storage|missing"):
         torch_file.load_torch_file(path)
 
 
-def test_altered_numbers_are_found(tmp_path):
-    """One bit of one weight, flipped on the way, does not go unnoticed: the zip has sums."""
+def test_altered_data_is_detected(tmp_path):
+    """A single flipped bit of a weight is found by the checksums of the zip."""
     path = save({"a": np.full(1000, 7, np.float32)}, tmp_path / "a.pth")
     content = bytearray(path.read_bytes())
     content[content.find(np.full(10, 7, np.float32).tobytes()) + 6] ^= 1
@@ -331,14 +331,14 @@ def test_a_zip_bomb_is_not_unpacked(tmp_path):
     }.items(),
     ids=lambda item: item[0],
 )
-def test_absurd_pickles_end_soon_in_a_sentence(tmp_path, program):
+def test_absurd_pickles_are_refused_quickly(tmp_path, program):
     """Programs made to hang a reader or to fill its memory are refused."""
     with pytest.raises(WeightsError):
         torch_file.load_torch_file(archive(tmp_path / "a.pth", program[1]))
 
 
-def test_deep_values_do_not_overflow_the_stack(tmp_path):
-    """A value nested a hundred thousand deep is read, and let go of, without recursion."""
+def test_deeply_nested_values_do_not_overflow_the_stack(tmp_path):
+    """A value nested a hundred thousand deep is read and freed without recursion."""
     deep = torch_file.load_torch_file(archive(tmp_path / "a.pth", b"]" * 100_001 + b"a" * 100_000 + b"."))
     assert len(deep) == 1
     chain = b"c__main__\nA\nq\x000N" + b"\x85q\x010h\x00h\x01\x81" * 100_000 + b"."
@@ -362,15 +362,15 @@ def outcome(path, content):
 
 @pytest.mark.parametrize("source", REAL, ids=["zip", "stream"])
 def test_a_truncated_file_is_refused(tmp_path, source):
-    """Wherever a download broke off, it is noticed."""
+    """Truncation at any length is detected."""
     content = source.read_bytes()
-    last = len(content) - (0 if source.name.startswith("legacy") else 22 - 1)  # an end record of a zip may be longer
+    last = len(content) - (0 if source.name.startswith("legacy") else 22 - 1)  # the end record of a zip may be longer
     for length in [*range(0, last, 29), last - 1]:
         assert outcome(tmp_path / "a.pth", content[:length]) == "refused", length
 
 
 @pytest.mark.parametrize("source", REAL, ids=["zip", "stream"])
-def test_altered_bytes_raise_nothing_else(tmp_path, source):
+def test_altered_bytes_raise_no_other_exception(tmp_path, source):
     """Whatever a byte is changed to, the file is read or refused."""
     content = source.read_bytes()
     random = np.random.default_rng(4)
@@ -382,7 +382,7 @@ def test_altered_bytes_raise_nothing_else(tmp_path, source):
 
 
 class Everything(Resolver):
-    """Allows what a torch.save does not, so that a program goes on to the opcodes after it."""
+    """Permits what torch.save does not write, so that a program reaches the opcodes after it."""
 
     def find_class(self, name):
         return name
@@ -399,7 +399,7 @@ OPCODES = (
 @settings(max_examples=300)
 @given(st.lists(st.one_of(st.sampled_from([bytes([code]) for code in OPCODES]), st.binary(max_size=4))).map(b"".join))
 def test_any_program_ends_in_a_value_or_a_refusal(program):
-    """No sequence of opcodes makes the interpreter fail, or call anything."""
+    """No sequence of opcodes makes the interpreter fail or call anything."""
     content = np.frombuffer(program + b".", np.uint8)
     for resolver in (Everything(), Resolver()):
         with suppress(Refused):
@@ -416,15 +416,15 @@ VALUES = st.recursive(
 @settings(max_examples=50)
 @given(VALUES, st.integers(3, 5))
 def test_plain_values_are_what_python_would_read(value, protocol):
-    """Where a pickle is only data, the result is Python's own."""
+    """If a pickle is only data, the result equals Python's."""
     program = pickle.dumps(value, protocol)
     found, end = unpickle(np.frombuffer(program, np.uint8), 0, Resolver())
     assert found == pickle.loads(program)
     assert end == len(program)
 
 
-def test_what_is_no_file_of_pytorch_is_said_so(tmp_path):
-    """A folder, nothing, emptiness, another zip and a text are each answered with the path."""
+def test_a_file_that_is_not_pytorchs_is_refused(tmp_path):
+    """A folder, a missing or empty file, another zip and a text are each refused with the path."""
     text = tmp_path / "text.pth"
     text.write_text("hello, hello")
     empty = tmp_path / "empty.pth"

@@ -56,7 +56,7 @@ def test_a_trial_killed_for_memory_does_not_end_tuning(runs, tmp_path):
         assert row.result.failure is None
         assert row.result.frames_per_second > 0
         assert 0 <= row.result.wait <= 1
-        assert row.result.traces == 3  # two shapes, and the weight average after two batches
+        assert row.result.traces == 3  # two shapes, and the weight update after two batches
         assert row.result.memory_mb > 100
     assert any("ended by signal 9" in line for line in said)
     assert sorted(path.name for path in (runs.root / "runs").iterdir()) == before  # trials leave no folders
@@ -156,9 +156,7 @@ def test_noise_changes_nothing(tmp_path):
 
 
 def test_the_best_is_measured_again_beside_each_candidate(tmp_path):
-    """Measurements alternate: best, candidate, a faster-looking candidate again, best; clearly slower ones are not
-    repeated.
-    """
+    """The best, a candidate, the candidate again if it looks faster, the best; a clearly slower one is not repeated."""
     machine = Machine(lambda named: 100.0 if named.get("train.batch_size", 8) == 8 else 98.0)
     searched(tmp_path, machine, "batch")
     assert machine.tried == [{}, {"train.batch_size": 16}, {}, {"train.batch_size": 4}, {}]

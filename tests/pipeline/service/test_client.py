@@ -202,9 +202,7 @@ def test_an_unreadable_recording_is_skipped_by_name(made, servers):
 
 
 def test_recordings_in_other_formats_are_copied_as_raw_samples(tmp_path, made):
-    """FLAC, and other sample rates, become float32 samples that the graph reads exactly; WAVs at the rate are used
-    directly.
-    """
+    """FLAC and other sample rates become float32 samples, read exactly by the graph; other WAVs are used directly."""
     flac = record(tmp_path / "a.flac", speech(3), AUDIO.sample_rate)
     slow = record(tmp_path / "b.wav", speech(4), 6000)
     plain = made.part.corpus.utterances

@@ -1,4 +1,4 @@
-"""cluster: who trains together is told by TF_CONFIG, a recipe or Slurm; several workers train as one would."""
+"""Clusters: members come from TF_CONFIG, a recipe or Slurm, and several workers train as one would."""
 
 import json
 import os
@@ -22,7 +22,7 @@ from xtts.training.cluster.membership import Cluster, ClusterError, resolve_clus
 from xtts.training.placement import WORKERS, place_devices
 
 TWO = ("10.0.0.1:8888", "10.0.0.2:8888")
-NEAR = 1e-4  # losses of the same batches, cut in other replicas
+NEAR = 1e-4  # losses of the same batches on other replicas
 CODEC = ('run.stages=["codec"]', "train.validate_every=0")
 POSIX = pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="signals are POSIX's")
 SLURM = {
@@ -38,7 +38,7 @@ def config(jobs, kind="worker", index=0):
     return {"TF_CONFIG": json.dumps({"cluster": jobs, "task": {"type": kind, "index": index}})}
 
 
-def test_a_process_that_nobody_told_of_others_trains_alone():
+def test_a_process_without_a_cluster_trains_alone():
     """No workers, one worker, and an empty TF_CONFIG are the same."""
     assert resolve_cluster(Asked(), {}) is None
     assert resolve_cluster(Asked(), {"TF_CONFIG": "{}"}) is None
@@ -46,8 +46,8 @@ def test_a_process_that_nobody_told_of_others_trains_alone():
     assert resolve_cluster(Asked(), config({"worker": ["here:1"]})) is None
 
 
-def test_tf_config_names_the_workers_and_goes_before_the_recipe():
-    """Where it has a chief, that is worker 0."""
+def test_tf_config_names_the_workers_and_overrides_the_recipe():
+    """If it has a chief, that is worker 0."""
     found = resolve_cluster(Asked(workers=("a:1", "b:2"), index=0), config({"worker": list(TWO)}, index=1))
     assert found == Cluster(TWO, 1, "TF_CONFIG")
     assert (found.is_chief, found.name(0)) == (False, "worker 0 (10.0.0.1:8888)")
@@ -56,7 +56,7 @@ def test_tf_config_names_the_workers_and_goes_before_the_recipe():
     assert resolve_cluster(Asked(), config(with_chief, "chief")).is_chief
 
 
-def test_a_recipe_names_the_workers_and_the_machine_its_own():
+def test_a_recipe_names_the_workers_and_the_machine_finds_its_own():
     """`index` says which one this is; without it the host's name does."""
     assert resolve_cluster(Asked(workers=TWO, index=1), {}) == Cluster(TWO, 1, "[cluster]")
     own = (TWO[0], f"{socket.gethostname()}:8888")
@@ -67,8 +67,8 @@ def test_a_recipe_names_the_workers_and_the_machine_its_own():
         resolve_cluster(Asked(workers=TWO), {})
 
 
-def test_slurm_names_a_worker_a_task(monkeypatch):
-    """TensorFlow's own resolver reads the step's variables; outside of a step that is said."""
+def test_slurm_starts_a_worker_per_task(monkeypatch):
+    """TensorFlow's own resolver reads the variables of the job step; outside of one there is an error."""
     with pytest.raises(
         ClusterError, match=r"cluster.slurm: Slurm's variables do not name a step .* start the run with srun"
     ):
@@ -94,21 +94,21 @@ def test_slurm_names_a_worker_a_task(monkeypatch):
         (config({"worker": ["a:1", "b"]}), 'TF_CONFIG: "b" is not an address; write host:port'),
     ],
 )
-def test_a_mistake_in_tf_config_is_a_sentence(environment, said):
-    """What is wrong, where, and how it is written."""
+def test_a_mistake_in_tf_config_is_reported(environment, said):
+    """The message says what is wrong, where, and how to write it."""
     with pytest.raises(ClusterError, match=said) as refused:
         resolve_cluster(Asked(), environment)
     assert refused.value.status == 2
 
 
-def test_an_index_without_workers_is_a_mistake():
-    """Somebody meant to be one of several."""
+def test_an_index_without_workers_is_refused():
+    """The index suggests that a list of workers was meant."""
     with pytest.raises(ClusterError, match=r"cluster\.index = 1, but no workers are named"):
         resolve_cluster(Asked(index=1), {})
 
 
-def test_a_port_that_somebody_has_is_refused():
-    """TensorFlow would share it, and workers would talk to whoever is there."""
+def test_a_port_in_use_is_refused():
+    """TensorFlow would share it, and workers would connect to the other program."""
     with socket.socket() as other:
         other.bind(("", 0))
         other.listen()
@@ -121,8 +121,8 @@ def test_a_port_that_somebody_has_is_refused():
         assert membership.is_reachable(here.addresses[0])
 
 
-def test_a_worker_that_does_not_come_is_named():
-    """It is waited for as long as the recipe says, and not without end."""
+def test_a_missing_worker_is_named():
+    """After the recipe's timeout the error names the worker."""
     here = Cluster(tuple(json.loads(launch.environments(2)[0]["TF_CONFIG"])["cluster"]["worker"]), 0, "TF_CONFIG")
     said = r"worker 1 \(127\.0\.0\.1:\d+\) did not answer in 1 s; start it with the same recipe, check its address in"
     with pytest.raises(collectives.CollectiveError, match=said):
@@ -130,7 +130,7 @@ def test_a_worker_that_does_not_come_is_named():
 
 
 def test_a_worker_has_its_share_of_all_replicas():
-    """A machine without GPUs is one replica, whatever its recipe asks for; the shares make up the whole."""
+    """A machine without GPUs is one replica, whatever its recipe says; the replicas of all workers are added."""
     placed = [
         place_devices(DevicesSection(multi_gpu=True), cluster=Cluster(TWO, index, "[cluster]")) for index in (0, 1)
     ]
@@ -143,8 +143,8 @@ def test_a_worker_has_its_share_of_all_replicas():
 
 
 @POSIX
-def test_a_worker_that_dies_again_and_again_ends_the_launch(tmp_path):
-    """It is started again as often as it may be, each is said, and nobody is left."""
+def test_a_worker_that_keeps_dying_ends_the_launch(tmp_path):
+    """It is restarted up to the limit, each restart is logged, and no process is left."""
     said = []
     die = [sys.executable, "-c", "import os, signal; print('here'); os.kill(os.getpid(), signal.SIGKILL)"]
     ended = launch.Launch(die, workers=2, folder=tmp_path, max_restarts=1, log=said.append, is_quiet=True).run()
@@ -154,8 +154,8 @@ def test_a_worker_that_dies_again_and_again_ends_the_launch(tmp_path):
 
 
 @POSIX
-def test_a_worker_that_fails_with_a_sentence_ends_the_launch_and_is_quoted(tmp_path):
-    """Its status is the launch's; the others are told to end."""
+def test_a_worker_that_fails_with_an_error_ends_the_launch(tmp_path):
+    """The launcher quotes its output, ends with its status, and stops the others."""
     said = []
     program = (
         "import os, sys, time; 'index\": 1' in os.environ['TF_CONFIG'] and sys.exit('a mistake')\n"
@@ -170,20 +170,20 @@ def test_a_worker_that_fails_with_a_sentence_ends_the_launch_and_is_quoted(tmp_p
 
 @pytest.fixture(scope="module")
 def many(tmp_path_factory):
-    """Runs beside one corpus."""
+    """Runs with one corpus."""
     root = tmp_path_factory.mktemp("cluster")
     make_corpus(root / "corpus")
     return Runs(root)
 
 
 def command(name, *settings):
-    """What starts two workers."""
+    """The command that starts two workers."""
     flags = [f"--set={setting}" for setting in (f"run.name={name}", *settings)]
     return [sys.executable, str(SUPPORT / "small_run.py"), "cluster", "recipe.toml", "--workers", "2", *flags]
 
 
 def together(runs, name, *settings):
-    """Train with two workers, to the end; what was said."""
+    """Train with two workers to the end; gives their output."""
     done = subprocess.run(
         command(name, *settings),
         cwd=str(runs.root),
@@ -203,7 +203,7 @@ def apart(runs, name, other, stage):
 
 @POSIX
 def test_two_workers_train_as_one_with_two_replicas_does(many):
-    """The same batches, losses and weights; only the chief writes, and says who it is."""
+    """Batches, losses and weights are the same; only the chief writes files."""
     short = (*CODEC, "train.steps=4")
     said = together(many, "two", *short)
     assert "strategy: MultiWorkerMirroredStrategy" in said
@@ -220,10 +220,8 @@ def test_two_workers_train_as_one_with_two_replicas_does(many):
 
 @pytest.mark.long
 @POSIX
-def test_twenty_steps_of_two_workers_are_those_of_one(many):
-    """Both stages, with dropout and validation, beside one worker with two replicas; and the GPT beside one replica
-    that has the whole batch.
-    """
+def test_twenty_steps_of_two_workers_match_those_of_one(many):
+    """Both stages match one worker with two replicas, and the GPT matches one replica with the whole batch."""
     together(many, "two-20")
     assert many.start("one-20", "devices.multi_gpu=true").end().status == 0
     for stage in ("codec", "gpt"):
@@ -250,7 +248,7 @@ def test_twenty_steps_of_two_workers_are_those_of_one(many):
 
 
 def victim(launcher, index):
-    """The process of a worker that a launcher has started; None while it has none."""
+    """The process of a worker that a launcher has started, or None."""
     listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(launcher)], stdout=subprocess.PIPE, encoding="utf-8")
     for pid in map(int, listed.stdout.split()):
         try:
@@ -267,7 +265,7 @@ def victim(launcher, index):
 @pytest.mark.timeout(7200)
 @pytest.mark.skipif(sys.platform != "linux", reason="it looks for processes in /proc")
 def test_ten_kills_of_a_worker_at_random_steps_change_no_bit(many):
-    """The chief or the other one, at steps that are drawn: the weights are those of two workers that nobody killed."""
+    """Either worker is killed at random steps; the weights equal those of two workers that ran undisturbed."""
     steps = (*CODEC, "train.steps=60", "train.save_every=2", "cluster.restarts=20")
     together(many, "unharmed", *steps)
     draw = random.Random(8)
@@ -293,7 +291,7 @@ def test_ten_kills_of_a_worker_at_random_steps_change_no_bit(many):
                     os.kill(pid, signal.SIGKILL)
                     killed.append((moments.pop(0), index))
                     before = len(Journal(many.folder("harmed")).events("codec"))
-                    while launched.poll() is None and time.monotonic() < until:  # until it has met the others again
+                    while launched.poll() is None and time.monotonic() < until:  # until it has rejoined the others
                         if len(Journal(many.folder("harmed")).events("codec")) > before:
                             break
                         time.sleep(0.1)
@@ -309,8 +307,8 @@ def test_ten_kills_of_a_worker_at_random_steps_change_no_bit(many):
     assert final(many.folder("harmed"), "codec")
 
 
-def test_contradictions_of_a_recipe_are_said():
-    """An address without a port, an index that is not there."""
+def test_contradictions_in_a_cluster_are_refused():
+    """An address without a port, an index out of range and a repeated address are refused."""
     with pytest.raises(ValueError, match='"here" is not an address; write host:port'):
         Recipe(cluster=Asked(workers=("here", "b:2")))
     with pytest.raises(ValueError, match="there is no worker 2 among 2; write 0 to 1"):

@@ -1,4 +1,4 @@
-"""Samples of a stage: a wave and a picture in the run's folder, in its journal, and in TensorBoard."""
+"""Samples of a stage: audio and a mel picture in the run's folder, in its journal, and in TensorBoard."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ SPEC = MelSpec.of(AudioSection())
 
 
 def written(folder, board):
-    """Write one sample of twenty frames beside the mel that it should be like."""
+    """Write one sample of twenty frames with its target mel."""
     mel = np.random.default_rng(0).standard_normal((20, SPEC.n_mels)).astype(np.float32)
     writer = SampleWriter(
         stage="gpt", journal=Journal(folder), board=board, spec=SPEC, stats=np.ones(SPEC.n_mels, np.float32)
@@ -23,7 +23,7 @@ def written(folder, board):
 
 
 def test_a_sample_is_in_the_folder_and_the_journal(tmp_path):
-    """Without TensorBoard too."""
+    """They have the files without TensorBoard, too."""
     written(tmp_path, TensorBoard(tmp_path / "board", is_wanted=False))
     (line,) = Journal(tmp_path).samples()
     assert {key: line[key] for key in ("stage", "step", "kind", "text")} == {
@@ -39,7 +39,7 @@ def test_a_sample_is_in_the_folder_and_the_journal(tmp_path):
 
 
 def test_a_sample_is_in_tensorboard(tmp_path):
-    """As audio and as an image, each under a tag of its own, because TensorBoard has one plugin a tag."""
+    """Audio and image have a tag each, because TensorBoard allows one plugin per tag."""
     board = TensorBoard(tmp_path / "board", lambda line: None)
     if not board.is_on:
         pytest.skip("TensorBoard is not installed")

@@ -1,4 +1,4 @@
-"""What every stage of training promises, and what adding one takes."""
+"""Properties of every training stage, and what adding one takes."""
 
 import subprocess
 import sys
@@ -22,7 +22,7 @@ EVERY = pytest.mark.parametrize("stage", STAGES.values(), ids=STAGES)
 
 
 class NewStage(Stage):
-    """A stage that is described but cannot be built yet: it reads [codec], and needs the weights of both others."""
+    """A stage that is described but cannot be built: it reads [codec], and needs the weights of both others."""
 
     name = "decoder"
     section = "codec"
@@ -42,8 +42,8 @@ class NewStage(Stage):
 
 
 @EVERY
-def test_a_stage_can_be_asked_before_it_is_built(stage):
-    """Its settings, shapes and bytes are those of the recipe."""
+def test_a_stage_is_described_without_being_built(stage):
+    """Its settings, shapes and memory follow from the recipe."""
     recipe = Recipe()
     assert stage.steps(recipe) == recipe.train.steps
     assert stage.learning_rate(recipe) == recipe.train.learning_rate
@@ -62,7 +62,7 @@ def test_a_stage_can_be_asked_before_it_is_built(stage):
 
 
 def test_a_stage_reads_its_own_section_first():
-    """What [codec] sets is the codec's, and no other stage's."""
+    """What [codec] sets applies to the codec only."""
     recipe = parse_recipe("[train]\nsteps = 500\nlearning_rate = 1e-3\n[codec]\nsteps = 200\nlearning_rate = 2e-3\n")
     assert {name: (one.steps(recipe), one.learning_rate(recipe)) for name, one in STAGES.items()} == {
         "codec": (200, 2e-3),
@@ -70,22 +70,22 @@ def test_a_stage_reads_its_own_section_first():
     }
 
 
-def test_dynamic_lengths_are_one_trace():
-    """Of the stage whose batches have them; the codec's cuts have one length anyway."""
+def test_relaxed_shapes_are_one_trace():
+    """The GPT has dynamic lengths then; the codec's crops have one length anyway."""
     relaxed = parse_recipe('[data]\nshapes = "relaxed"\n')
     assert {name: one.traces(relaxed, SHAPES) for name, one in STAGES.items()} == {"codec": 1, "gpt": 1}
     assert [name for name, one in STAGES.items() if one.has_dynamic_shapes(relaxed)] == ["gpt"]
 
 
 def test_stages_train_in_their_order():
-    """Whatever order a recipe names them in, a stage comes after those it needs."""
+    """Whatever their order in a recipe, a stage comes after those it needs."""
     for names in ('["codec", "gpt"]', '["gpt", "codec"]'):
         assert [one.name for one in stages_of(parse_recipe(f"[run]\nstages = {names}"))] == ["codec", "gpt"]
     assert [one.name for one in stages_of(parse_recipe('[run]\nstages = ["gpt"]'))] == ["gpt"]
 
 
-def test_a_checkpoint_is_handed_on_under_published_names():
-    """With the running average in place of the weights, where there is one; and nothing of the optimizer."""
+def test_a_stage_passes_on_its_weights_under_published_names():
+    """The weight average is used where there is one, and optimizer state is left out."""
     one, two, average = (np.full(2, value) for value in (1.0, 2.0, 3.0))
     checkpoint = {"model.a": one, "model.b": two, "average.a": average, "first.a": two}
     found = STAGES["gpt"].published_weights(checkpoint)
@@ -94,8 +94,8 @@ def test_a_checkpoint_is_handed_on_under_published_names():
     assert STAGES["codec"].own_weights(None) == {}
 
 
-def test_a_new_stage_is_planned_without_another_line(monkeypatch):
-    """Its bytes are counted and its limits advised on, and settings that say nothing else count for its weights."""
+def test_a_new_stage_is_planned_without_other_changes(monkeypatch):
+    """Its memory is counted and limited, and settings depend on it only once the schema says so."""
     recipe = parse_recipe("[run]\nname = 'new'")
     lengths = np.full(40, 30), np.full(40, 200)
     without = make_plan(recipe, *lengths, 60, stages=stages_of(recipe))
@@ -107,6 +107,6 @@ def test_a_new_stage_is_planned_without_another_line(monkeypatch):
 
 
 def test_stages_are_described_without_tensorflow():
-    """So that a plan, a help page and a mistake in a recipe are there at once."""
+    """Plans, help and recipe errors need no import of TensorFlow."""
     code = "import sys; from xtts.training.stages import STAGES; sys.exit('tensorflow' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
