@@ -25,7 +25,7 @@ def runs(tmp_path_factory):
     make_corpus(root / "corpus")
     made = Runs(root)
     made.ended = made.run("whole")
-    assert made.ended.status == 0, made.ended.said
+    assert made.ended.status == 0, made.ended.output
     return made
 
 
@@ -37,7 +37,7 @@ def relaxed(runs):
     settings = ("data.shapes=relaxed", "devices.data_gpu=0", "devices.model_gpu=1", "train.validate_every=0")
     beside(runs, "relaxed", "codec")
     ended = runs.start("relaxed", *settings).end()
-    assert ended.status == 0, ended.said
+    assert ended.status == 0, ended.output
     return settings
 
 

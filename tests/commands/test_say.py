@@ -42,7 +42,7 @@ def say(run, speaker, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("xtts.inference.synthesizer.Synthesizer.load", load)
     monkeypatch.chdir(tmp_path)
 
-    def said(*arguments, stdin=""):
+    def run_say(*arguments, stdin=""):
         monkeypatch.setattr(sys, "stdin", io.StringIO(stdin))
         try:
             status = main.main(["say", str(run), *map(str, arguments)])
@@ -52,7 +52,7 @@ def say(run, speaker, tmp_path, monkeypatch, capsys):
         assert "Traceback" not in captured.err
         return status, captured.out, captured.err
 
-    return said
+    return run_say
 
 
 def test_a_text_is_synthesized_to_a_file(say, run, tmp_path):

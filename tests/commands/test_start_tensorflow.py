@@ -109,7 +109,7 @@ def test_the_first_line_of_a_run_is_ours(tmp_path):
     """Standard output and error begin with our message; with --verbose TensorFlow's lines come first."""
     (tmp_path / "recipe.toml").write_text(RECIPE)
     environment = {name: value for name, value in os.environ.items() if name != "TF_CPP_MIN_LOG_LEVEL"}
-    said = []
+    outputs = []
     for more in ([], ["--verbose"]):
         done = subprocess.run(
             [sys.executable, "-m", "xtts", "run", "recipe.toml", "--train-data", "nowhere", *more],
@@ -120,7 +120,7 @@ def test_the_first_line_of_a_run_is_ours(tmp_path):
             text=True,
         )
         assert done.returncode == 1
-        said.append(done.stdout)
-    assert said[0].startswith("nowhere: ")
-    assert said[0].count("\n") == 1
-    assert said[1].endswith(said[0])
+        outputs.append(done.stdout)
+    assert outputs[0].startswith("nowhere: ")
+    assert outputs[0].count("\n") == 1
+    assert outputs[1].endswith(outputs[0])

@@ -121,9 +121,9 @@ def test_a_trace_without_a_changed_argument_is_explained():
 
 def test_planned_traces_are_no_retraces():
     """Eight planned shapes cause eight traces, no retraces, and no warning of TensorFlow's."""
-    said = []
+    logged = []
     handler = logging.Handler()
-    handler.emit = lambda record: said.append(record.getMessage())
+    handler.emit = lambda record: logged.append(record.getMessage())
     tf.get_logger().addHandler(handler)
     try:
         for is_planned in (True, False):
@@ -132,7 +132,7 @@ def test_planned_traces_are_no_retraces():
                 if is_planned:
                     double.trace(tf.ones([length]))
                 double(tf.ones([length]))
-            assert (double.traces, len(double.retraces), bool(said)) == (8, 0 if is_planned else 7, not is_planned)
+            assert (double.traces, len(double.retraces), bool(logged)) == (8, 0 if is_planned else 7, not is_planned)
     finally:
         tf.get_logger().removeHandler(handler)
 

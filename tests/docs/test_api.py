@@ -91,9 +91,9 @@ def test_the_examples_of_the_page_run(tmp_path):
     soundfile.write(tmp_path / "reference.wav", hum, 22050)
     small = "from small import SMALL\nfrom xtts.planning.sizes import SIZES\nSIZES['tiny'] = SMALL\n"
     status = execute(small + EXAMPLE.read_text(encoding="utf-8"), tmp_path, tmp_path / "log")
-    said = (tmp_path / "log").read_text(encoding="utf-8")
-    assert status == 0, said[-3000:]
-    assert "missing.toml:1: recipe: there is no such file" in said
+    output = (tmp_path / "log").read_text(encoding="utf-8")
+    assert status == 0, output[-3000:]
+    assert "missing.toml:1: recipe: there is no such file" in output
     assert soundfile.info(str(tmp_path / "out.wav")).frames > 0
     for made in (
         "runs/recipe/evaluation.json",

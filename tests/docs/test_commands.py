@@ -112,8 +112,8 @@ def test_the_commands_of_a_page_succeed(page, scene):
     """Each statement of each block has exit status 0."""
     for block in blocks(page):
         for statement in to_run(block):
-            status, said = run(statement, scene)
-            assert status == 0, f"{statement}\n{said[-3000:]}"
+            status, output = run(statement, scene)
+            assert status == 0, f"{statement}\n{output[-3000:]}"
 
 
 @in_a_cell

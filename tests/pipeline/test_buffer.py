@@ -57,8 +57,8 @@ def test_a_buffer_grows_when_it_ran_empty_after_being_full():
     policy = BufferPolicy(10, 4, 18)
     assert policy.after(1.0, False, never) is None  # it never was full: data are produced too slowly
     assert policy.after(0.0, True, never) is None  # the model did not wait
-    said = policy.after(0.25, False, never)
-    assert said == "the buffer grows from 10 to 15 batches: the model waited 0.25 s although the buffer had been full"
+    note = policy.after(0.25, False, never)
+    assert note == "the buffer grows from 10 to 15 batches: the model waited 0.25 s although the buffer had been full"
     assert policy.after(0.25, False, never) is None
     assert policy.after(0.25, True, never).startswith("the buffer grows from 15 to 18 batches")
     assert policy.after(0.25, True, never) is None
@@ -73,8 +73,8 @@ def test_a_buffer_shrinks_when_memory_is_short_and_does_not_grow_back():
         looked.append(policy.size)
         return True
 
-    said = [policy.after(1.0, False, short) for _ in range(4 * MEMORY_CHECK_STEPS)]
-    assert [text for text in said if text] == [
+    messages = [policy.after(1.0, False, short) for _ in range(4 * MEMORY_CHECK_STEPS)]
+    assert [text for text in messages if text] == [
         "the buffer shrinks from 18 to 9 batches: the machine is short of memory",
         "the buffer shrinks from 9 to 4 batches: the machine is short of memory",
     ]

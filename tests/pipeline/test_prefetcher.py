@@ -218,7 +218,7 @@ def test_a_devices_exception_is_raised_in_order():
 def test_an_automatic_buffer_adapts_to_the_run(monkeypatch):
     """It grows when the model waited although the buffer had been full, logs that once, and changes no batch."""
     monkeypatch.setattr("xtts.pipeline.prefetcher.is_memory_short", lambda: False)
-    plan, said, gate = order(), [], threading.Event()
+    plan, logged, gate = order(), [], threading.Event()
     source = Numbers(before_finish=lambda batch: gate.wait(LIMIT))
 
     class Waiting(Clock):
@@ -234,7 +234,7 @@ def test_an_automatic_buffer_adapts_to_the_run(monkeypatch):
             return now
 
     clock, policy = Waiting(), BufferPolicy(4, 4, 6)
-    with Prefetcher(plan, source, 0, 30, buffer_size=policy, readers=2, on_resize=said.append, clock=clock) as feed:
+    with Prefetcher(plan, source, 0, 30, buffer_size=policy, readers=2, on_resize=logged.append, clock=clock) as feed:
         gate.set()
         found = []
         for work in feed:
@@ -247,7 +247,7 @@ def test_an_automatic_buffer_adapts_to_the_run(monkeypatch):
                 clock.is_dry = True
         assert feed.capacity == 6
     assert found == list(planned(plan, 0, 30))
-    assert said == ["the buffer grows from 4 to 6 batches: the model waited 0.02 s although the buffer had been full"]
+    assert logged == ["the buffer grows from 4 to 6 batches: the model waited 0.02 s although the buffer had been full"]
 
 
 def test_a_slow_consumer_does_not_grow_the_buffer():

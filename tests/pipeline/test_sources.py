@@ -102,8 +102,8 @@ def test_gpt_batches_are_the_same_live_and_cached(made, is_random):
             codes = arrays["code_lengths"][row]
             assert codes == -(-made.part.lengths.frames[position] // FRAMES_PER_CODE)
             np.testing.assert_array_equal(arrays["codes"][row, :codes], stored["codes"][row, :codes])
-            said = made.part.corpus.utterances[position]
-            ids = made.dataset.tokenizer.encode(said.text, said.language)
+            target = made.part.corpus.utterances[position]
+            ids = made.dataset.tokenizer.encode(target.text, target.language)
             assert arrays["text"][row, : arrays["text_lengths"][row]].tolist() == ids
             voice = live._voice(int(position), draw(number, row, one.rows) if is_random else 0)
             heard = min(count, made.part.lengths.frames[voice])  # repetition after that is not aligned to whole frames
@@ -301,9 +301,9 @@ def test_an_utterance_that_becomes_unreadable_is_a_blank_row(own, how, why):
     spoil(own, "u03", how)
     for name, (source, batches) in wanted.items():
         rows, arrays = finished(source, batches, 7)
-        ((id, said),) = rows.lost
+        ((id, reason),) = rows.lost
         assert id == "u03"
-        assert why in said
+        assert why in reason
         row = 1 if name == "codec" else 0
         lengths = "lengths" if name == "codec" else "code_lengths"
         assert arrays[lengths][row] == 0

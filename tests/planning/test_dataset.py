@@ -14,19 +14,19 @@ def corpus(folder, count=12):
 
 
 def gathered(recipe):
-    said = []
-    return dataset.load_dataset(recipe, said.append), said
+    logged = []
+    return dataset.load_dataset(recipe, logged.append), logged
 
 
 def test_a_corpus_is_read_split_and_measured(tmp_path):
     """Every usable utterance is either in training or held out, with a row of lengths."""
-    found, said = gathered(Recipe(data=DataSection(train=corpus(tmp_path), validation_share=0.25)))
+    found, logged = gathered(Recipe(data=DataSection(train=corpus(tmp_path), validation_share=0.25)))
     train, held_out = found.train.corpus.utterances, found.held_out.corpus.utterances
     assert (len(train), len(held_out)) == (9, 3)
     assert not {one.id for one in train} & {one.id for one in held_out}
     assert len(found.train.lengths) == 9
     assert found.train.lengths.text[0] == len(found.tokenizer.encode(train[0].text, train[0].language))
-    assert "ljspeech" in said[0]
+    assert "ljspeech" in logged[0]
 
 
 def test_a_validation_corpus_is_used_as_it_is(tmp_path):
@@ -66,12 +66,12 @@ def test_a_recipe_without_a_corpus_uses_the_demo_corpus(tmp_path):
     recipe = Recipe(
         run=RunSection(folder=str(tmp_path)), demo=DemoSection(minutes=0.3, voices=2), model=ModelSection(size="tiny")
     )
-    found, said = gathered(recipe)
+    found, logged = gathered(recipe)
     spoken = [*found.train.corpus.utterances, *found.held_out.corpus.utterances]
     assert {one.language for one in spoken} == {"en", "fa"}
     assert len({one.speaker for one in spoken}) == 2
     assert found.rejected == []
-    assert "demo corpus" in said[0]
+    assert "demo corpus" in logged[0]
     again, _ = gathered(recipe)
     assert again.train.corpus.utterances == found.train.corpus.utterances
 

@@ -34,9 +34,9 @@ class Run:
     """A stage whose steps take 0.9 s of computing and 0.1 s of waiting by default."""
 
     def __init__(self, folder, **options):
-        self.clock, self.said, self.traces = Clock(), [], 0
+        self.clock, self.logged, self.traces = Clock(), [], 0
         self.journal = Journal(folder)
-        options = {"traces": lambda: self.traces, "log": self.said.append, "clock": self.clock, **options}
+        options = {"traces": lambda: self.traces, "log": self.logged.append, "clock": self.clock, **options}
         self.monitor = Monitor("gpt", self.journal, **options)
 
     def step(self, step, loss=2.0, computing=0.9, waiting=0.1, other=0.0, **more):
@@ -119,8 +119,8 @@ def test_a_retrace_is_reported_with_its_reason_and_counted(tmp_path):
     sentence = (
         "tf.function RETRACING detected at step 2 (total retraces: 1): step: mel [16, 480, 80] became [16, 481, 80]"
     )
-    assert run.said[0] == sentence
-    assert "at step 4 (total retraces: 3)" in run.said[1]
+    assert run.logged[0] == sentence
+    assert "at step 4 (total retraces: 3)" in run.logged[1]
     assert [(event["kind"], event["step"]) for event in run.journal.events()] == [("retrace", 2), ("retrace", 4)]
     figures = run.monitor.summary()
     assert (figures["traces"], figures["retraces_after_warmup"]) == (11, 3)
@@ -140,11 +140,11 @@ def test_real_retraces_are_detected(tmp_path):
     run.monitor.warm()
     square(tf.zeros([2]))
     run.step(1)
-    assert run.said == []
+    assert run.logged == []
     square(tf.zeros([3]))
     run.step(2)
-    assert "RETRACING detected at step 2 (total retraces: 1)" in run.said[0]
-    assert "2 traces" in run.said[0]
+    assert "RETRACING detected at step 2 (total retraces: 1)" in run.logged[0]
+    assert "2 traces" in run.logged[0]
     assert run.monitor.summary()["retraces_after_warmup"] == 1
 
 
@@ -154,7 +154,7 @@ def test_without_a_warm_up_the_first_step_is_it(run):
     run.step(1, computing=30)
     run.traces = 2
     run.step(2)
-    assert len(run.said) == 1
+    assert len(run.logged) == 1
     assert run.monitor.summary()["retraces_after_warmup"] == 1
 
 
@@ -163,7 +163,7 @@ def test_waiting_for_data_gets_advice_once(run):
     run.monitor.warm()
     for step in range(1, 200):
         run.step(step, computing=0.75, waiting=0.25)
-    (sentence,) = run.said
+    (sentence,) = run.logged
     assert "waits for data 25% of the time" in sentence
     for key in ('data.features = "cached"', "devices.buffer_size", "devices.data_gpu"):
         assert key in sentence
@@ -176,7 +176,7 @@ def test_a_busy_model_gets_no_advice(run):
     run.monitor.warm()
     for step in range(1, 200):
         run.step(step, computing=0.95, waiting=0.05)
-    assert run.said == []
+    assert run.logged == []
 
 
 @pytest.mark.parametrize("loss", [math.nan, math.inf])
@@ -273,7 +273,7 @@ def test_a_memory_leak_is_a_warning_of_the_run(tmp_path):
     run.monitor.warm()
     for step in range(1, 300):
         run.step(step, waiting=0.0)
-    (sentence,) = run.said
+    (sentence,) = run.logged
     assert "memory grows by 3.0 MB a step" in sentence
     assert [event["kind"] for event in run.journal.events()] == ["warning"]
 

@@ -7,8 +7,8 @@ from xtts.reporting.tensorboard import ABSENT, TensorBoard
 
 def test_tensorboard_files_are_written_if_it_is_installed(tmp_path):
     """With TensorBoard the scalars, an image and audio are in its files; without it one note is printed."""
-    said = []
-    board = TensorBoard(tmp_path / "board", said.append)
+    notes = []
+    board = TensorBoard(tmp_path / "board", notes.append)
     board.scalars(1, {"gpt/loss": np.float32(2.0), "gpt/absent": None})
     board.picture(1, "mel", np.zeros((4, 5, 3), np.uint8))
     board.audio(1, "speech", np.zeros(100, np.float32), 22050)
@@ -17,10 +17,10 @@ def test_tensorboard_files_are_written_if_it_is_installed(tmp_path):
     board.scalars(2, {"after": 1.0})
     written = b"".join(file.read_bytes() for file in (tmp_path / "board").glob("*"))
     if is_on:
-        assert said == []
+        assert notes == []
         for name in (b"gpt/loss", b"mel", b"speech"):
             assert name in written
         assert b"absent" not in written
     else:
-        assert said == [ABSENT]
+        assert notes == [ABSENT]
         assert written == b""

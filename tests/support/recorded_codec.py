@@ -29,7 +29,7 @@ def spoken(count, is_last):
     return GeneratedCodes(np.zeros(count, np.int32), np.zeros((count, 0), np.float32), is_last)
 
 
-def heard(model, speed, *ends):
+def make_wave(model, speed, *ends):
     """The wave of the codes, made in chunks up to each of `ends`, and the positions of the seams."""
     render = make_vocoder(model, model, None, speed)
     chunks = [render.add(spoken(end, is_last=False)) for end in ends] + [render.add(spoken(model.codes, is_last=True))]

@@ -85,10 +85,10 @@ def _write_wave(path, samples):
 class Ended:
     """A process that has ended, with its status and output."""
 
-    def __init__(self, status, said):
-        self.status, self.said = status, said
-        assert "Traceback" not in said, said
-        assert "triggered tf.function retracing" not in said, said
+    def __init__(self, status, output):
+        self.status, self.output = status, output
+        assert "Traceback" not in output, output
+        assert "triggered tf.function retracing" not in output, output
 
 
 class Process:
@@ -108,8 +108,8 @@ class Process:
     def _wait(self, is_so):
         stop = time.monotonic() + LIMIT
         while not is_so():
-            assert self.process.is_alive(), f"it ended before:\n{self.said()}"
-            assert time.monotonic() < stop, self.said()
+            assert self.process.is_alive(), f"it ended before:\n{self.output()}"
+            assert time.monotonic() < stop, self.output()
             time.sleep(0.005)
         return self
 
@@ -117,10 +117,10 @@ class Process:
         """The steps of a stage in the journal."""
         return steps_done(self.folder, stage)
 
-    def said(self):
+    def output(self):
         return self._log.read_text(encoding="utf-8", errors="replace")
 
-    def tell(self, *signals):
+    def send(self, *signals):
         """Send signals to it."""
         for number in signals:
             os.kill(self.process.pid, number)
@@ -129,7 +129,7 @@ class Process:
     def end(self):
         """Wait until it ends."""
         self.process.join(LIMIT)
-        return Ended(self.process.exitcode, self.said())
+        return Ended(self.process.exitcode, self.output())
 
 
 class Runs:

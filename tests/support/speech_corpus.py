@@ -78,8 +78,8 @@ def make(folder):
     lines = []
     for number, speaker in enumerate(SPEAKERS):
         record(folder / "wavs" / f"u{number:02d}.wav", speech(number), AUDIO.sample_rate)
-        said = "the words that are said here"[: 4 + 2 * number]
-        lines.append(f"u{number:02d}|{said}|{said}|{speaker}|en\n")
+        text = "the words that are said here"[: 4 + 2 * number]
+        lines.append(f"u{number:02d}|{text}|{text}|{speaker}|en\n")
     (folder / "metadata.csv").write_text("".join(lines), encoding="utf-8")
     recipe = Recipe(
         run=RunSection(folder=str(folder / "runs"), seed=SEED),

@@ -43,7 +43,7 @@ def texts(language):
 
 
 @pytest.mark.parametrize(
-    ("written", "said"),
+    ("written", "spoken"),
     [
         ("0", "zero"),
         ("21", "twenty one"),
@@ -87,13 +87,13 @@ def texts(language):
         ("٣ and ५", "three and five"),
     ],
 )
-def test_english_numbers_become_words(written, said):
+def test_english_numbers_become_words(written, spoken):
     """Every way of writing a number in English is read as a person reads it."""
-    assert normalise(written, "en") == said
+    assert normalise(written, "en") == spoken
 
 
 @pytest.mark.parametrize(
-    ("written", "said"),
+    ("written", "spoken"),
     [
         ("Mr. Smith and Mrs Brown", "mister smith and missus brown"),
         ("Dr. Who lives on Main St. near St. Louis.", "doctor who lives on main street near saint louis."),
@@ -108,13 +108,13 @@ def test_english_numbers_become_words(written, said):
         ("[SPACE] <b> {x}", "space b x"),
     ],
 )
-def test_english_abbreviations_and_symbols(written, said):
+def test_english_abbreviations_and_symbols(written, spoken):
     """Abbreviations are expanded, and quotes, dashes and spaces are unified."""
-    assert normalise(written, "en") == said
+    assert normalise(written, "en") == spoken
 
 
 @pytest.mark.parametrize(
-    ("written", "said"),
+    ("written", "spoken"),
     [
         ("۰", "صفر"),
         ("۲۱", "بیست و یک"),
@@ -142,22 +142,22 @@ def test_english_abbreviations_and_symbols(written, said):
         ("۵kg", "پنج کیلوگرم"),
     ],
 )
-def test_persian_numbers_become_words(written, said):
+def test_persian_numbers_become_words(written, spoken):
     """Every way of writing a number in Persian is read with «و» between its parts."""
-    assert normalise(written, "fa") == said
+    assert normalise(written, "fa") == spoken
 
 
 @given(st.integers(0, 10**18 - 1))
 def test_all_digits_are_read_alike(number):
     """A number has the same words in Persian, Arabic-Indic and ASCII digits."""
     ascii_digits = str(number)
-    said = normalise(ascii_digits, "fa")
+    spoken = normalise(ascii_digits, "fa")
     for zero in "۰٠":
-        assert normalise(ascii_digits.translate({ord("0") + n: chr(ord(zero) + n) for n in range(10)}), "fa") == said
+        assert normalise(ascii_digits.translate({ord("0") + n: chr(ord(zero) + n) for n in range(10)}), "fa") == spoken
 
 
 @pytest.mark.parametrize(
-    ("written", "said"),
+    ("written", "spoken"),
     [
         ("كتابي", "کتابی"),
         ("مكة و على", "مکه و علی"),
@@ -180,9 +180,9 @@ def test_all_digits_are_read_alike(number):
         ("سال ۵۰ ق.م.", "سال پنجاه قبل از میلاد"),
     ],
 )
-def test_persian_spelling_is_unified(written, said):
+def test_persian_spelling_is_unified(written, spoken):
     """Letter forms, diacritics, half-spaces and punctuation are unified."""
-    assert normalise(written, "fa") == said
+    assert normalise(written, "fa") == spoken
 
 
 @pytest.mark.parametrize("language", ["de", "ar", "zh-cn"])
@@ -203,11 +203,11 @@ def test_a_region_has_its_language_s_rules(language):
 @example("İ\u0323")
 def test_english_normalisation_is_idempotent(text):
     """Normalising again changes nothing, and no digit or redundant space is left."""
-    said = normalise(text, "en")
-    assert normalise(said, "en") == said
-    assert not any(character.isdecimal() for character in said)
-    assert said == " ".join(said.split()) == unicodedata.normalize("NFC", said)
-    said.encode()
+    spoken = normalise(text, "en")
+    assert normalise(spoken, "en") == spoken
+    assert not any(character.isdecimal() for character in spoken)
+    assert spoken == " ".join(spoken.split()) == unicodedata.normalize("NFC", spoken)
+    spoken.encode()
 
 
 @given(texts("fa"))
@@ -215,22 +215,22 @@ def test_english_normalisation_is_idempotent(text):
 @example(f"۵{ZWNJ}ها")
 def test_persian_normalisation_is_idempotent(text):
     """Normalising again changes nothing, no digit is left, and half-spaces are only between letters."""
-    said = normalise(text, "fa")
-    assert normalise(said, "fa") == said
-    assert not any(character.isdecimal() for character in said)
-    assert said == " ".join(said.split())
-    for before, after in zip(said.split(ZWNJ), said.split(ZWNJ)[1:]):
+    spoken = normalise(text, "fa")
+    assert normalise(spoken, "fa") == spoken
+    assert not any(character.isdecimal() for character in spoken)
+    assert spoken == " ".join(spoken.split())
+    for before, after in zip(spoken.split(ZWNJ), spoken.split(ZWNJ)[1:]):
         assert before[-1:].isalpha()
         assert after[:1].isalpha()
-    said.encode()
+    spoken.encode()
 
 
 @given(st.text(ANY_CHARACTER), st.sampled_from(["de", "zh", "x"]))
 def test_passing_through_is_idempotent(text, language):
     """Text in another language is unchanged when normalised again."""
-    said = normalise(text, language)
-    assert normalise(said, language) == said
-    said.encode()
+    spoken = normalise(text, language)
+    assert normalise(spoken, language) == spoken
+    spoken.encode()
 
 
 @pytest.mark.parametrize("language", ["en", "fa"])
@@ -239,8 +239,8 @@ def test_passing_through_is_idempotent(text, language):
 )
 def test_long_texts_are_normalised_in_linear_time(piece, language):
     """No rule backtracks over a long match; a quadratic one would take minutes here."""
-    said = normalise(piece * (50_000 // len(piece)), language)
-    assert normalise(said, language) == said
+    spoken = normalise(piece * (50_000 // len(piece)), language)
+    assert normalise(spoken, language) == spoken
 
 
 def test_cardinals_are_distinct():

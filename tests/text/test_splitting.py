@@ -79,7 +79,7 @@ def test_splitting_keeps_all_letters_in_order(text, language):
         assert max(map(len, normalised.split())) > 24
         return
     assert all(len(piece.text) <= 24 for piece in found)
-    said = "".join(piece.text for piece in found)
-    assert [letter for letter in said if letter.isalnum()] == [
+    joined = "".join(piece.text for piece in found)
+    assert [letter for letter in joined if letter.isalnum()] == [
         letter for part in normalised.split("\n\n") for letter in part if letter.isalnum()
     ]

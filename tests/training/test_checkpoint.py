@@ -24,13 +24,13 @@ TENSORS, RECORD = checkpoint.TENSORS, checkpoint.RECORD
 
 
 @pytest.fixture
-def said():
+def logged():
     return []
 
 
 @pytest.fixture
-def kept(tmp_path, said):
-    return Checkpoints(tmp_path / "run" / "codec", log=said.append)
+def kept(tmp_path, logged):
+    return Checkpoints(tmp_path / "run" / "codec", log=logged.append)
 
 
 def names(kept):
@@ -67,7 +67,7 @@ def finished(process):
 # Saving and loading
 
 
-def test_a_state_is_restored_bit_for_bit(kept, said):
+def test_a_state_is_restored_bit_for_bit(kept, logged):
     """Every dtype, shape and value is kept: a scalar, an empty tensor, negative zero, NaN, a transposed matrix."""
     tensors = {
         "float": np.array([[-0.0, np.nan, np.inf], [1e-45, 0.1, 3.0]], np.float32).T,
@@ -86,14 +86,14 @@ def test_a_state_is_restored_bit_for_bit(kept, said):
         assert found.tensors[name].dtype == tensor.dtype
         assert found.tensors[name].shape == tensor.shape
         assert found.tensors[name].tobytes() == tensor.tobytes()
-    assert not said
+    assert not logged
 
 
-def test_a_new_folder_has_no_checkpoints(kept, said):
+def test_a_new_folder_has_no_checkpoints(kept, logged):
     """Reading from it gives nothing, without an error, and creates no folder."""
     assert (kept.newest(), kept.best(), kept.steps()) == (None, None, [])
     assert not kept.folder.exists()
-    assert not said
+    assert not logged
 
 
 def test_the_tensors_are_an_ordinary_safetensors_file(kept):
@@ -208,7 +208,7 @@ DAMAGES = {
 
 @pytest.mark.parametrize("asked", ["newest", "best"])
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_checkpoint_is_renamed_and_an_older_one_used(kept, said, damage, asked):
+def test_a_damaged_checkpoint_is_renamed_and_an_older_one_used(kept, logged, damage, asked):
     """Any damage is described in the message, nothing is deleted, and the run resumes from the previous one."""
     kept.save(state(1), loss=2.0)
     folder = kept.save(state(2), loss=1.0)
@@ -218,19 +218,19 @@ def test_a_damaged_checkpoint_is_renamed_and_an_older_one_used(kept, said, damag
     found = getattr(kept, asked)()
     assert found.step == 1
     assert is_whole(found)
-    assert len(said) == 1
-    assert str(folder) in said[0]
-    assert sentence in said[0]
-    assert "aside-step-00000002.1" in said[0]
+    assert len(logged) == 1
+    assert str(folder) in logged[0]
+    assert sentence in logged[0]
+    assert "aside-step-00000002.1" in logged[0]
     assert names(kept) == ["aside-step-00000002.1", "step-00000001"]
     assert left is None or sorted(path.name for path in (kept.folder / "aside-step-00000002.1").iterdir()) == left
     assert kept.save(state(2)).name == "step-00000002"
     assert kept.newest().step == 2
-    assert len(said) == 1
+    assert len(logged) == 1
 
 
 @pytest.mark.parametrize("name", [TENSORS, RECORD])
-def test_every_flipped_bit_is_detected(kept, said, name):
+def test_every_flipped_bit_is_detected(kept, logged, name):
     """This holds for a bit anywhere in either file, in the header or the data."""
     kept.save(state(1, size=200))
     path = kept.save(state(2, size=200)) / name
@@ -246,7 +246,7 @@ def test_every_flipped_bit_is_detected(kept, said, name):
         assert is_whole(kept.newest(), size=200), place
         assert kept.steps() == [1], place
         (kept.folder / "aside-step-00000002.1").rename(folder)
-    assert len(said) > 30
+    assert len(logged) > 30
 
 
 def _same_json(one, other):
@@ -257,14 +257,14 @@ def _same_json(one, other):
         return False
 
 
-def test_several_damaged_checkpoints_lead_to_the_oldest(kept, said):
+def test_several_damaged_checkpoints_lead_to_the_oldest(kept, logged):
     """Each damaged one is reported, newest first."""
     for step in (1, 2, 3):
         kept.save(state(step))
     flip(kept.folder / "step-00000003" / TENSORS)
     (kept.folder / "step-00000002" / RECORD).unlink()
     assert kept.newest().step == 1
-    assert ["step-00000003" in said[0], "step-00000002" in said[1]] == [True, True]
+    assert ["step-00000003" in logged[0], "step-00000002" in logged[1]] == [True, True]
 
 
 @pytest.mark.parametrize("asked", ["newest", "best"])
@@ -289,7 +289,7 @@ def test_a_damaged_checkpoint_is_not_counted_or_removed(kept):
     assert kept.steps() == [2, 3, 4]
 
 
-def test_a_checkpoint_removed_while_being_read_is_not_damaged(kept, said, monkeypatch):
+def test_a_checkpoint_removed_while_being_read_is_not_damaged(kept, logged, monkeypatch):
     """The running process has removed it and written a newer one, which is read instead."""
     kept.keep = 1
     kept.save(state(1))
@@ -302,7 +302,7 @@ def test_a_checkpoint_removed_while_being_read_is_not_damaged(kept, said, monkey
 
     monkeypatch.setattr(checkpoint, "_record", overtaken)
     assert kept.newest().step == 2
-    assert not said
+    assert not logged
 
 
 def test_an_unreadable_checkpoint_is_not_renamed(kept, monkeypatch):
@@ -332,7 +332,7 @@ while True:
 """
 
 
-def test_a_run_killed_twenty_times_always_resumes(kept, said):
+def test_a_run_killed_twenty_times_always_resumes(kept, logged):
     """After each kill -9 the newest checkpoint is intact and no older than the last reported one."""
     chance = random.Random(11)
     reached = 0
@@ -349,7 +349,7 @@ def test_a_run_killed_twenty_times_always_resumes(kept, said):
         assert found.step in (reported, reported + 1)
         assert is_whole(kept.best())
         reached = found.step
-    assert not said
+    assert not logged
 
 
 KILL_BEFORE_EACH_CALL = """
@@ -505,12 +505,12 @@ print(kept.save(state(3)), Checkpoints(kept.folder).save(state(3)), kept.newest(
     assert "could not be renamed" in sentences[2]
 
 
-def test_a_file_in_place_of_the_folder_is_reported(tmp_path, said):
+def test_a_file_in_place_of_the_folder_is_reported(tmp_path, logged):
     """Saving reports it and training continues; reading is refused."""
     (tmp_path / "codec").write_text("")
-    kept = Checkpoints(tmp_path / "codec", log=said.append)
+    kept = Checkpoints(tmp_path / "codec", log=logged.append)
     assert kept.save(state(1)) is None
-    assert "step 1 (0.4 MB) could not be written" in said[0]
+    assert "step 1 (0.4 MB) could not be written" in logged[0]
     with pytest.raises(CheckpointError, match=r"codec: .*Not a directory; name a folder that can be read"):
         kept.newest()
 

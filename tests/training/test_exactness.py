@@ -66,7 +66,7 @@ def spoken(tmp_path_factory):
     make_corpus(root / "corpus", count=24)
     made = Runs(root, RECIPE)
     ended = made.start("whole", *GPT, 'run.stages=["codec"]', "codec.steps=2").end()
-    assert ended.status == 0, ended.said
+    assert ended.status == 0, ended.output
     return made
 
 
@@ -88,8 +88,8 @@ def test_two_runs_give_the_same_bits(spoken, shapes, devices):
         folders.append(beside(spoken, f"{name}-{shapes}-{devices}", "codec"))
         settings = (f"data.shapes={shapes}", *SHAPES.get(shapes, ()), *DEVICES[devices])
         ended = spoken.start(folders[-1].name, *GPT, "codec.steps=2", *settings).end()
-        assert ended.status == 0, ended.said
-        assert f"pad_to_fixed_length): {shapes != 'relaxed'}, {shapes}: " in ended.said
+        assert ended.status == 0, ended.output
+        assert f"pad_to_fixed_length): {shapes != 'relaxed'}, {shapes}: " in ended.output
     first, second = map(figures, folders)
     assert len(first) == 6
     assert first == second
@@ -178,10 +178,10 @@ def test_a_recipe_of_two_gpus_gives_the_same_bits_each_time_and_after_four_kills
 
     for number in range(5):
         ended = start(f"whole-{number}").end()
-        assert ended.status == 0, ended.said
+        assert ended.status == 0, ended.output
     for stage, step in KILLS:
-        start("killed").until(lambda run: run.steps(stage) >= step).tell(signal.SIGKILL).end()  # noqa: B023
+        start("killed").until(lambda run: run.steps(stage) >= step).send(signal.SIGKILL).end()  # noqa: B023
     ended = start("killed").end()
-    assert ended.status == 0, ended.said
+    assert ended.status == 0, ended.output
     digests = {name: digest(tmp_path / "runs" / name) for name in ("killed", *(f"whole-{n}" for n in range(5)))}
     assert len(set(digests.values())) == 1, digests

@@ -87,8 +87,8 @@ def test_losses_are_the_same_on_every_tensorflow(runs):
     assert losses(runs.folder("whole"), "codec") == pytest.approx(expected["codec"], rel=1e-3)
     folder = from_golden(runs, "given", without="gpt")
     ended = runs.start("given").end()
-    assert ended.status == 0, ended.said
-    assert "codec: already finished, after 20 steps" in ended.said
+    assert ended.status == 0, ended.output
+    assert "codec: already finished, after 20 steps" in ended.output
     assert losses(folder, "gpt") == pytest.approx(expected["gpt"], rel=1e-3)
 
 
@@ -97,8 +97,8 @@ def test_a_checkpoint_of_the_oldest_tensorflow_can_be_resumed(runs, stage, witho
     """A run that TensorFlow 2.4 trained half-way ends with the same losses."""
     folder = from_golden(runs, f"oldest-{stage}", without)
     ended = runs.start(f"oldest-{stage}", *([CODEC] if stage == "codec" else [])).end()
-    assert ended.status == 0, ended.said
-    assert f"{stage}: resuming after step {KEPT} of 20" in ended.said
+    assert ended.status == 0, ended.output
+    assert f"{stage}: resuming after step {KEPT} of 20" in ended.output
     expected = json.loads((GOLDEN / "losses.json").read_text())[stage]
     assert losses(folder, stage) == pytest.approx(expected[KEPT:], rel=1e-3)
 
@@ -107,8 +107,8 @@ def test_a_finished_stage_continues_with_more_steps(runs):
     """Only the added steps are taken."""
     folder = copy(runs, "more")
     ended = runs.start("more", CODEC, UNSEEN, "train.steps=22").end()
-    assert ended.status == 0, ended.said
-    assert "codec: resuming after step 20 of 22" in ended.said
+    assert ended.status == 0, ended.output
+    assert "codec: resuming after step 20 of 22" in ended.output
     assert losses(folder, "codec")[:20] == losses(runs.folder("whole"), "codec")
     assert len(losses(folder, "codec")) == 22
 
@@ -117,9 +117,9 @@ def test_a_finished_run_is_not_repeated(runs):
     """The second start says so, and changes neither journal nor checkpoints."""
     folder = copy(runs, "again")
     ended = runs.start("again").end()
-    assert ended.status == 0, ended.said
+    assert ended.status == 0, ended.output
     for stage in ("codec", "gpt"):
-        assert f"{stage}: already finished, after 20 steps; skipped" in ended.said
+        assert f"{stage}: already finished, after 20 steps; skipped" in ended.output
     assert differences(folder, runs.folder("whole")) == []
     assert read_model_folder(folder / "model")[0].parts == ("gpt", "codec")
 
@@ -128,8 +128,8 @@ def test_a_finished_stage_with_changed_settings_is_retrained(runs):
     """The earlier result is kept beside it."""
     folder = copy(runs, "anew")
     ended = runs.start("anew", CODEC, UNSEEN, "codec.steps=2", "codec.commitment=0.5").end()
-    assert ended.status == 0, ended.said
-    assert "codec: training anew because its settings or data changed: codec.commitment 0.25 -> 0.5" in ended.said
+    assert ended.status == 0, ended.output
+    assert "codec: training anew because its settings or data changed: codec.commitment 0.25 -> 0.5" in ended.output
     assert final(folder, "codec.1") == final(runs.folder("whole"), "codec")
     assert len(losses(folder, "codec")) == 2
 
@@ -138,9 +138,9 @@ def test_an_unfinished_stage_with_changed_settings_continues_with_a_note(runs):
     """Training continues from its checkpoint, and the weight average may be switched on or off."""
     folder = unfinished(copy(runs, "other"), "gpt")
     ended = runs.start("other", UNSEEN, "train.ema_decay=0", "train.dropout=0").end()
-    assert ended.status == 0, ended.said
+    assert ended.status == 0, ended.output
     changed = "train.dropout 0.1 -> 0.0, train.ema_decay 0.999 -> 0.0"
-    assert f"gpt: resuming with changed settings or data: {changed}" in ended.said
+    assert f"gpt: resuming with changed settings or data: {changed}" in ended.output
     assert losses(folder, "gpt")[:16] == losses(runs.folder("whole"), "gpt")[:16]
     assert len(losses(folder, "gpt")) == 20
 
@@ -154,7 +154,7 @@ def test_a_run_starts_from_the_weights_in_a_recipe(runs, stages):
     name = f"tuned-{len(stages)}"
     named = (f"run.stages={json.dumps(stages)}", "model.weights=runs/whole/model", "train.steps=2")
     ended = runs.start(name, UNSEEN, *named).end()
-    assert ended.status == 0, ended.said
+    assert ended.status == 0, ended.output
     for stage in stages:
         assert losses(runs.folder(name), stage)[0] < 0.95 * losses(runs.folder("whole"), stage)[0]
     assert not read_model_folder(runs.folder(name))[0].is_published
@@ -171,8 +171,8 @@ def test_mirrored_devices_have_the_losses_of_one(runs, stages):
     for name, rows in names.items():
         own = (f"codec.batch_size={rows}", f"train.batch_size={rows}", f"devices.multi_gpu={str(rows == 1).lower()}")
         ended = runs.start(f"{name}-{len(stages)}", f"run.stages={json.dumps(stages)}", *own, *fewer).end()
-        assert ended.status == 0, ended.said
-        assert ("strategy: MirroredStrategy" in ended.said) == (rows == 1)
+        assert ended.status == 0, ended.output
+        assert ("strategy: MirroredStrategy" in ended.output) == (rows == 1)
     for stage in stages:
         one, two = (losses(runs.folder(f"{name}-{len(stages)}"), stage) for name in names)
         assert two == pytest.approx(one, rel=ROUNDING)
@@ -182,8 +182,8 @@ def test_mirrored_devices_have_the_losses_of_one(runs, stages):
 def test_one_device_computes_features_while_another_trains(runs):
     """In a dual pipeline on logical CPU devices live features are traced in every shape beforehand."""
     ended = runs.start("dual", "devices.data_gpu=1", "devices.model_gpu=0", "devices.buffer_size=2").end()
-    assert ended.status == 0, ended.said
-    assert "mode: dual, strategy: OneDeviceStrategy\nfeatures: /CPU:1 (in place of GPU 1)" in ended.said
+    assert ended.status == 0, ended.output
+    assert "mode: dual, strategy: OneDeviceStrategy\nfeatures: /CPU:1 (in place of GPU 1)" in ended.output
     for stage in ("codec", "gpt"):
         assert losses(runs.folder("dual"), stage) == pytest.approx(losses(runs.folder("whole"), stage), rel=0.2)
     assert summary(runs.folder("dual"))["retraces_after_warmup"] == 0
@@ -197,8 +197,8 @@ def test_several_devices_compute_features_for_a_mirrored_model(runs):
     settings = ("data.shape_count=1", "train.gradient_accumulation_steps=1", "train.steps=8", UNSEEN, CODEC)
     for name, data in (("four", "0,1"), ("three", "0")):
         ended = runs.start(name, f"devices.data_gpu={data}", "devices.model_gpu=2,3", *settings).end()
-        assert ended.status == 0, ended.said
-        assert "mode: dual, strategy: MirroredStrategy\nfeatures: /CPU:0 (in place of GPU 0)" in ended.said
+        assert ended.status == 0, ended.output
+        assert "mode: dual, strategy: MirroredStrategy\nfeatures: /CPU:0 (in place of GPU 0)" in ended.output
     four, three = (losses(runs.folder(name), "codec") for name in ("four", "three"))
     assert four == pytest.approx(three, rel=ROUNDING)
     assert len(four) == 8
@@ -220,7 +220,7 @@ def disappearing(runs):
         run = runs.start(name, CODEC, *settings, stop_at=has_begun("codec")).until_stopped()
         for path in (runs.root / name / "wavs").glob(pattern):
             path.unlink()
-        return run.tell(signal.SIGCONT).end()
+        return run.send(signal.SIGCONT).end()
 
     return run
 
@@ -228,8 +228,8 @@ def disappearing(runs):
 def test_a_recording_that_disappears_is_skipped(runs, disappearing):
     """The run reports it and ends as planned."""
     ended = disappearing("one-less", "07.wav")
-    assert ended.status == 0, ended.said
-    assert ended.said.count("07 is set aside: ") == 1
+    assert ended.status == 0, ended.output
+    assert ended.output.count("07 is set aside: ") == 1
     figures = summary(runs.folder("one-less"))
     assert [warning[:15] for warning in figures["warnings"]] == ["07 is set aside"]
     assert figures["steps"] == 30
@@ -239,16 +239,16 @@ def test_a_run_without_recordings_left_ends(disappearing):
     """It ends with an error, because there is nothing to train on."""
     ended = disappearing("nothing-left", "*.wav")
     assert ended.status == 1
-    assert "utterances can no longer be read" in ended.said.splitlines()[-1]
+    assert "utterances can no longer be read" in ended.output.splitlines()[-1]
 
 
 def test_nan_losses_end_a_run_with_advice(runs):
     """Steps with NaN or infinity are skipped and counted; after several in a row the run ends with advice."""
     wild = ("train.precision=float16", "codec.learning_rate=1", "train.schedule=constant", "train.warmup_steps=0")
     ended = runs.start("wild", CODEC, UNSEEN, *wild, "train.most_skipped=3", "train.steps=200").end()
-    assert ended.status == 1, ended.said
-    assert "3 steps in a row" in ended.said.splitlines()[-1]
-    assert "Lower train.learning_rate" in ended.said.splitlines()[-1]
+    assert ended.status == 1, ended.output
+    assert "3 steps in a row" in ended.output.splitlines()[-1]
+    assert "Lower train.learning_rate" in ended.output.splitlines()[-1]
     assert summary(runs.folder("wild"))["skipped"] >= 3
     assert [line["skipped"] for line in Journal(runs.folder("wild")).metrics()][-3:] == [True] * 3
 
@@ -282,7 +282,7 @@ def test_a_run_that_cannot_train_is_refused(runs, settings, sentence):
     """The status is 1 or 2, with the cause and the remedy, and no traceback."""
     ended = runs.start("refused", *settings).end()
     assert ended.status in (1, 2)
-    assert sentence in ended.said
+    assert sentence in ended.output
 
 
 def test_running_out_of_memory_is_reported_with_advice():
@@ -293,6 +293,6 @@ def test_running_out_of_memory_is_reported_with_advice():
 
     recipe = loading.parse_recipe("[train]\nbatch_size = 16\n")
     for greedy in (lambda: tf.zeros([2**45]), lambda: np.zeros([2**45])):
-        said = r"train\.batch_size = 8, where it was 16, .*accumulation_steps = 2 "
-        with pytest.raises(RunError, match=said), enough_memory(recipe):
+        message = r"train\.batch_size = 8, where it was 16, .*accumulation_steps = 2 "
+        with pytest.raises(RunError, match=message), enough_memory(recipe):
             greedy()

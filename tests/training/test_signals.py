@@ -19,7 +19,7 @@ def handlers():
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
 
 
-def be_told(number):
+def send_and_wait(number):
     """Send a signal to this process, and wait for its effect."""
     os.kill(os.getpid(), number)
     signal.pause()
@@ -38,7 +38,7 @@ def test_a_signal_sets_an_event(number):
 def test_a_signal_interrupts(number):
     """Outside of training a signal raises KeyboardInterrupt."""
     with pytest.raises(KeyboardInterrupt), interrupted():
-        be_told(number)
+        send_and_wait(number)
 
 
 def test_an_exception_caused_by_an_interruption_is_an_interruption():
@@ -46,7 +46,7 @@ def test_an_exception_caused_by_an_interruption_is_an_interruption():
 
     def make_a_tensor():
         try:
-            be_told(signal.SIGTERM)
+            send_and_wait(signal.SIGTERM)
         except KeyboardInterrupt:
             raise SystemError("returned a result with an error set") from None
 

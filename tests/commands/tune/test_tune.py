@@ -37,7 +37,7 @@ def test_a_trial_killed_for_memory_does_not_end_tuning(runs, tmp_path):
     program = tmp_path / "program.py"
     program.write_text(KILLED, encoding="utf-8")
     recipe = Path(runs.root) / "recipe.toml"
-    before, said = sorted(path.name for path in (runs.root / "runs").iterdir()), []
+    before, logged = sorted(path.name for path in (runs.root / "runs").iterdir()), []
     settings = [f"run.folder={runs.root / 'runs'}", f"data.train={runs.root / 'corpus'}", "train.steps=100000"]
     found = tune(
         recipe,
@@ -45,7 +45,7 @@ def test_a_trial_killed_for_memory_does_not_end_tuning(runs, tmp_path):
         minutes=60.0,
         seconds=0.3,
         only=["batch"],
-        log=said.append,
+        log=logged.append,
         program=[sys.executable, str(program)],
     )
     first, killed, half = found.rows[:3]
@@ -58,7 +58,7 @@ def test_a_trial_killed_for_memory_does_not_end_tuning(runs, tmp_path):
         assert 0 <= row.result.wait <= 1
         assert row.result.traces == 3  # two shapes, and the weight update after two batches
         assert row.result.memory_mb > 100
-    assert any("ended by signal 9" in line for line in said)
+    assert any("ended by signal 9" in line for line in logged)
     assert sorted(path.name for path in (runs.root / "runs").iterdir()) == before  # trials leave no folders
     json.dumps(found.as_json())
     write_tuned(recipe, tmp_path / "tuned.toml", found)
@@ -124,25 +124,25 @@ class Machine:
 def searched(tmp_path, machine, *names, minutes=10.0, text="# mine\n[train]\nbatch_size = 8  # rows\nsteps = 1000\n"):
     path = tmp_path / "mine.toml"
     path.write_text(text, encoding="utf-8")
-    said = []
-    search = Search(path, [], minutes=minutes, bar=ProgressBar("tuning"), log=said.append)
+    logged = []
+    search = Search(path, [], minutes=minutes, bar=ProgressBar("tuning"), log=logged.append)
     search.measure_recipe(machine)
     for setting in tuned_settings("gpt"):
         if setting.name in names:
             search.tune(setting)
-    return search, said
+    return search, logged
 
 
 def test_faster_settings_are_chosen_with_a_reason(tmp_path):
     """The batch size is doubled while that helps; the reason names failures and the effect on learning."""
     rates = {8: 100.0, 16: 130.0, 32: 150.0, 64: "ended by signal 9 (SIGKILL); out of memory?"}
-    search, said = searched(tmp_path, Machine(lambda named: rates[named.get("train.batch_size", 8)]), "batch")
+    search, logged = searched(tmp_path, Machine(lambda named: rates[named.get("train.batch_size", 8)]), "batch")
     ((key, change),) = search.chosen().items()
     assert (key, change.value) == (("train", "batch_size"), 32)
     assert "train.batch_size = 8 before; 1.50 times as fast, 100 -> 150 frames/s." in change.why
     assert "train.batch_size = 64: ended by signal 9" in change.why
     assert "Effect on learning: a step sees another number of utterances" in change.why
-    assert [line.split()[-1] for line in said[2:]] == ["taken", "taken", "memory?"]
+    assert [line.split()[-1] for line in logged[2:]] == ["taken", "taken", "memory?"]
 
 
 def test_noise_changes_nothing(tmp_path):
@@ -230,7 +230,7 @@ def test_a_cluster_is_not_tuned(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("status", "said", "words"),
+    ("status", "output", "words"),
     [
         (-signal.SIGKILL, "", "ended by signal 9 (SIGKILL); out of memory?"),
         (-signal.SIGTERM, "", "ended by signal 15 (SIGTERM)"),
@@ -239,9 +239,9 @@ def test_a_cluster_is_not_tuned(tmp_path):
         (3, "", "status 3: no output"),
     ],
 )
-def test_the_reason_a_trial_ended_is_reported(status, said, words):
+def test_the_reason_a_trial_ended_is_reported(status, output, words):
     """The reason is a signal's name or the last line of output."""
-    assert explain_failure(status, said).startswith(words)
+    assert explain_failure(status, output).startswith(words)
 
 
 def test_existing_files_are_not_overwritten(tmp_path):

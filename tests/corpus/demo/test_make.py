@@ -83,9 +83,9 @@ def test_the_corpus_is_ljspeech_with_speaker_and_language(corpus):
     assert {(speaker, language) for *_, speaker, language in rows} == {
         (f"voice00{number}", language) for number in (1, 2, 3, 4) for language in ("en", "fa")
     }
-    for name, text, said, speaker, language in rows:
+    for name, text, normalised, speaker, language in rows:
         assert name.startswith(f"{speaker}-{language}-")
-        assert said == normalise(text, language)
+        assert normalised == normalise(text, language)
         assert len(samples(corpus.folder, name))
 
 
@@ -123,12 +123,12 @@ def test_clips_are_level_and_trimmed(corpus):
 
 def test_voices_differ(corpus):
     """Any two voices differ in pitch by a twelfth, or in spectral envelope by over 2 dB a band."""
-    heard = {}
+    clips_of = {}
     for name, _, _, speaker, _ in lines(corpus.folder):
-        heard.setdefault(speaker, []).append(samples(corpus.folder, name))
-    pitches = {speaker: float(np.median([pitch(clip) for clip in clips])) for speaker, clips in heard.items()}
-    colours = {speaker: colour(np.concatenate(clips)) for speaker, clips in heard.items()}
-    for one, other in itertools.combinations(heard, 2):
+        clips_of.setdefault(speaker, []).append(samples(corpus.folder, name))
+    pitches = {speaker: float(np.median([pitch(clip) for clip in clips])) for speaker, clips in clips_of.items()}
+    colours = {speaker: colour(np.concatenate(clips)) for speaker, clips in clips_of.items()}
+    for one, other in itertools.combinations(clips_of, 2):
         apart = abs(np.log(pitches[one] / pitches[other])) / np.log(13 / 12)
         assert apart > 1 or np.abs(colours[one] - colours[other]).mean() > 2, (one, other, pitches)
     assert pitches["voice001"] < 160 < pitches["voice002"]
@@ -198,13 +198,13 @@ def test_every_voice_speaks_every_language(tmp_path):
 
 def test_progress_is_reported(tmp_path):
     """The callback is called after every clip up to the end."""
-    heard = []
+    reports = []
     made = make_demo_corpus(
-        tmp_path / "corpus", 0.1, 1, ["en"], 0, progress=lambda done, wanted: heard.append((done, wanted))
+        tmp_path / "corpus", 0.1, 1, ["en"], 0, progress=lambda done, wanted: reports.append((done, wanted))
     )
-    assert len(heard) == made.clips
-    assert heard[-1][0] == pytest.approx(made.seconds)
-    assert {wanted for _, wanted in heard} == {6.0}
+    assert len(reports) == made.clips
+    assert reports[-1][0] == pytest.approx(made.seconds)
+    assert {wanted for _, wanted in reports} == {6.0}
 
 
 def test_an_existing_corpus_is_reused(corpus):

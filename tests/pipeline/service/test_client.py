@@ -49,8 +49,8 @@ class Servers:
             assert process.is_alive(), log.read_text()
             assert time.monotonic() < until
             time.sleep(0.01)
-        said = next(line for line in log.read_text().splitlines() if '"address"' in line)
-        return f"grpc://127.0.0.1:{json.loads(said)['address'].rpartition(':')[2]}"
+        ready = next(line for line in log.read_text().splitlines() if '"address"' in line)
+        return f"grpc://127.0.0.1:{json.loads(ready)['address'].rpartition(':')[2]}"
 
     def end(self):
         for process in self.processes:
@@ -75,14 +75,14 @@ def made(tmp_path, monkeypatch):
     return make(tmp_path / "corpus")
 
 
-def served(made, servers, said, workers=2):
+def served(made, servers, logged, workers=2):
     """The service of a dispatcher with this many workers, connected."""
     target = servers.start("data-dispatcher")
     for _ in range(workers):
         servers.start("data-worker", "--dispatcher", target)
     recording = made.part.corpus.utterances[0].path
     return connect_service(
-        target, Path(made.recipe.run.folder) / "service", recording, AUDIO.sample_rate, said.append, workers, PATIENT
+        target, Path(made.recipe.run.folder) / "service", recording, AUDIO.sample_rate, logged.append, workers, PATIENT
     )
 
 
@@ -112,8 +112,8 @@ def utterances(found, made):
     order = [int(place) for one in made.codec_order().batches(0) for place in one.utterances]
     rows = np.concatenate(every)
     rows = rows[np.abs(rows).sum(axis=(1, 2)) > 0]
-    heard = np.concatenate([one["mel"][one["lengths"] > 0] for one in found])
-    return [order[int(np.argmin(np.abs(rows - one).sum(axis=(1, 2))))] for one in heard]
+    mels = np.concatenate([one["mel"][one["lengths"] > 0] for one in found])
+    return [order[int(np.argmin(np.abs(rows - one).sum(axis=(1, 2))))] for one in mels]
 
 
 def is_near(ours, theirs):
@@ -132,12 +132,12 @@ def is_same(ours, theirs):
 
 def test_two_workers_deliver_every_utterance_once_an_epoch(made, servers):
     """Two epochs contain each utterance twice, by its audio, in the plan's order; servers end on request."""
-    said = []
-    service = served(made, servers, said)
+    logged = []
+    service = served(made, servers, logged)
     order, source = made.codec_order(), made.codec(is_random=False)
     steps = 2 * order.batches_per_epoch
     assert len(service.workers) == 2
-    assert "2 workers" in said[0]
+    assert "2 workers" in logged[0]
 
     stream = service.source(order, source, range(steps), codec_makes())
     found = batches(order, stream, steps, close=stream.close)
@@ -146,7 +146,7 @@ def test_two_workers_deliver_every_utterance_once_an_epoch(made, servers):
         own = found[epoch * order.batches_per_epoch : (epoch + 1) * order.batches_per_epoch]
         assert utterances(own, made) == [int(at) for one in order.batches(epoch) for at in one.utterances]
     assert is_near(found, batches(order, source, steps))
-    assert said[1:] == []  # all of it came from the workers
+    assert logged[1:] == []  # all of it came from the workers
     assert list(service.folder.glob("batches-*")) == []
     assert servers.end() == [0, 0, 0]
 
@@ -156,19 +156,19 @@ def test_a_batch_behind_those_of_a_faster_worker_is_awaited(tmp_path, monkeypatc
     count = 100
     arriving = [{"number": tf.constant(n), "mel": tf.constant(n)} for n in [*range(1, count), 0]]
     monkeypatch.setattr("xtts.compat.service.by_any", lambda *arguments: iter(arriving))
-    said = []
-    service = Service("grpc://nowhere:1", [ServiceWorker("a", "2", True)], tmp_path, 8000, said.append, PATIENT)
+    logged = []
+    service = Service("grpc://nowhere:1", [ServiceWorker("a", "2", True)], tmp_path, 8000, logged.append, PATIENT)
     stream = BatchStream(service, range(count), ManifestWriter(tmp_path / "batches", range(count), str), {})
     assert [int(stream.take(number)["mel"]) for number in range(count)] == list(range(count))
     stream.close()
-    assert said == []
+    assert logged == []
 
 
 @pytest.mark.parametrize("spared", [1, pytest.param(0, marks=pytest.mark.long)], ids=["one of two", "both"])
 def test_a_killed_worker_loses_and_repeats_no_utterance(made, servers, spared):
     """After kill -9 in the middle of an epoch the batches are bit-identical to those of healthy workers."""
-    said = []
-    service = served(made, servers, said)
+    logged = []
+    service = served(made, servers, logged)
     order, source, steps = made.plan.order, made.gpt(), 60
 
     def fed(service, during=lambda step: None):
@@ -181,7 +181,7 @@ def test_a_killed_worker_loses_and_repeats_no_utterance(made, servers, spared):
                 process.kill()
 
     whole = fed(service)
-    assert said[1:] == []
+    assert logged[1:] == []
     assert is_same(fed(attrs.evolve(service, patience=HASTY), kill), whole)
     assert is_near(whole, batches(order, source, steps))
 
@@ -247,9 +247,9 @@ def test_a_run_with_a_service_learns_the_same(tmp_path, servers):
     under_way = [runs.start("alone", *settings), runs.start("served", *settings, f"data.service={target}")]
     for process in under_way:
         ended = process.end()
-        assert ended.status == 0, ended.said
-    assert f"workers of {target}" in ended.said
-    assert "did not arrive" not in ended.said
+        assert ended.status == 0, ended.output
+    assert f"workers of {target}" in ended.output
+    assert "did not arrive" not in ended.output
     expected, found = (losses(runs.folder(name), "codec") for name in ("alone", "served"))
     assert len(found) == 8
     assert np.allclose(found, expected, rtol=1e-5)
@@ -262,10 +262,10 @@ def test_a_run_with_local_workers_leaves_none_behind(tmp_path):
     runs = Runs(tmp_path)
     settings = ("run.stages=codec", "train.steps=8", "train.validate_every=0", "data.service=local:2")
     ended = runs.start("served", *settings).end()
-    assert ended.status == 0, ended.said
-    assert "2 workers of grpc://127.0.0.1" in ended.said
+    assert ended.status == 0, ended.output
+    assert "2 workers of grpc://127.0.0.1" in ended.output
     killed = runs.start("killed", *settings, "train.steps=100000").until(has_stepped("codec", 3))
-    port = killed.said().partition("workers of grpc://127.0.0.1:")[2].split(":")[0]
+    port = killed.output().partition("workers of grpc://127.0.0.1:")[2].split(":")[0]
     assert _started_for(port)
     killed.process.kill()
     until = time.monotonic() + LIMIT

@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 from run_processes import SUPPORT, Runs, beside, differences, final, losses, make_corpus, summary
 
-from xtts.recipe.schema import ClusterSection as Asked
-from xtts.recipe.schema import DevicesSection, Recipe
+from xtts.recipe.schema import ClusterSection, DevicesSection, Recipe
 from xtts.reporting.journal import Journal
 from xtts.training.cluster import collectives, launch, membership
 from xtts.training.cluster.membership import Cluster, ClusterError, resolve_cluster
@@ -40,31 +39,33 @@ def config(jobs, kind="worker", index=0):
 
 def test_a_process_without_a_cluster_trains_alone():
     """No workers, one worker, and an empty TF_CONFIG are the same."""
-    assert resolve_cluster(Asked(), {}) is None
-    assert resolve_cluster(Asked(), {"TF_CONFIG": "{}"}) is None
-    assert resolve_cluster(Asked(workers=("here:1",), index=0), {}) is None
-    assert resolve_cluster(Asked(), config({"worker": ["here:1"]})) is None
+    assert resolve_cluster(ClusterSection(), {}) is None
+    assert resolve_cluster(ClusterSection(), {"TF_CONFIG": "{}"}) is None
+    assert resolve_cluster(ClusterSection(workers=("here:1",), index=0), {}) is None
+    assert resolve_cluster(ClusterSection(), config({"worker": ["here:1"]})) is None
 
 
 def test_tf_config_names_the_workers_and_overrides_the_recipe():
     """If it has a chief, that is worker 0."""
-    found = resolve_cluster(Asked(workers=("a:1", "b:2"), index=0), config({"worker": list(TWO)}, index=1))
+    found = resolve_cluster(ClusterSection(workers=("a:1", "b:2"), index=0), config({"worker": list(TWO)}, index=1))
     assert found == Cluster(TWO, 1, "TF_CONFIG")
     assert (found.is_chief, found.name(0)) == (False, "worker 0 (10.0.0.1:8888)")
     with_chief = {"chief": ["a:1"], "worker": ["b:2", "c:3"]}
-    assert resolve_cluster(Asked(), config(with_chief, index="1")) == Cluster(("a:1", "b:2", "c:3"), 2, "TF_CONFIG")
-    assert resolve_cluster(Asked(), config(with_chief, "chief")).is_chief
+    assert resolve_cluster(ClusterSection(), config(with_chief, index="1")) == Cluster(
+        ("a:1", "b:2", "c:3"), 2, "TF_CONFIG"
+    )
+    assert resolve_cluster(ClusterSection(), config(with_chief, "chief")).is_chief
 
 
 def test_a_recipe_names_the_workers_and_the_machine_finds_its_own():
     """`index` says which one this is; without it the host's name does."""
-    assert resolve_cluster(Asked(workers=TWO, index=1), {}) == Cluster(TWO, 1, "[cluster]")
+    assert resolve_cluster(ClusterSection(workers=TWO, index=1), {}) == Cluster(TWO, 1, "[cluster]")
     own = (TWO[0], f"{socket.gethostname()}:8888")
-    assert resolve_cluster(Asked(workers=own), {}).index == 1
+    assert resolve_cluster(ClusterSection(workers=own), {}).index == 1
     with pytest.raises(
         ClusterError, match=r"which of the 2 workers this one is cannot be told .* --set cluster.index=0"
     ):
-        resolve_cluster(Asked(workers=TWO), {})
+        resolve_cluster(ClusterSection(workers=TWO), {})
 
 
 def test_slurm_starts_a_worker_per_task(monkeypatch):
@@ -72,15 +73,15 @@ def test_slurm_starts_a_worker_per_task(monkeypatch):
     with pytest.raises(
         ClusterError, match=r"cluster.slurm: Slurm's variables do not name a step .* start the run with srun"
     ):
-        resolve_cluster(Asked(slurm=True), {})
+        resolve_cluster(ClusterSection(slurm=True), {})
     for name, value in SLURM.items():
         monkeypatch.setenv(name, value)
     addresses = ("node1:9000", "node1:9001", "node2:9000", "node2:9001")
-    assert resolve_cluster(Asked(slurm=True, port=9000), {}) == Cluster(addresses, 2, "Slurm")
+    assert resolve_cluster(ClusterSection(slurm=True, port=9000), {}) == Cluster(addresses, 2, "Slurm")
 
 
 @pytest.mark.parametrize(
-    ("environment", "said"),
+    ("environment", "message"),
     [
         ({"TF_CONFIG": "{not JSON"}, r"TF_CONFIG: it is not the expected JSON; write it as \{\"cluster\""),
         ({"TF_CONFIG": "[1]"}, "TF_CONFIG: it is not the expected JSON"),
@@ -94,17 +95,17 @@ def test_slurm_starts_a_worker_per_task(monkeypatch):
         (config({"worker": ["a:1", "b"]}), 'TF_CONFIG: "b" is not an address; write host:port'),
     ],
 )
-def test_a_mistake_in_tf_config_is_reported(environment, said):
+def test_a_mistake_in_tf_config_is_reported(environment, message):
     """The message says what is wrong, where, and how to write it."""
-    with pytest.raises(ClusterError, match=said) as refused:
-        resolve_cluster(Asked(), environment)
+    with pytest.raises(ClusterError, match=message) as refused:
+        resolve_cluster(ClusterSection(), environment)
     assert refused.value.status == 2
 
 
 def test_an_index_without_workers_is_refused():
     """The index suggests that a list of workers was meant."""
     with pytest.raises(ClusterError, match=r"cluster\.index = 1, but no workers are named"):
-        resolve_cluster(Asked(index=1), {})
+        resolve_cluster(ClusterSection(index=1), {})
 
 
 def test_a_port_in_use_is_refused():
@@ -113,8 +114,8 @@ def test_a_port_in_use_is_refused():
         other.bind(("", 0))
         other.listen()
         here = Cluster((f"127.0.0.1:{other.getsockname()[1]}", TWO[1]), 0, "[cluster]")
-        said = r"port \d+ cannot be opened here, .* name another port in \[cluster\]"
-        with pytest.raises(ClusterError, match=said), membership.holding_port(here, seconds=0.0):
+        message = r"port \d+ cannot be opened here, .* name another port in \[cluster\]"
+        with pytest.raises(ClusterError, match=message), membership.holding_port(here, seconds=0.0):
             pass
     assert not membership.is_reachable(here.addresses[0])
     with membership.holding_port(here, seconds=0.0):
@@ -124,8 +125,10 @@ def test_a_port_in_use_is_refused():
 def test_a_missing_worker_is_named():
     """After the recipe's timeout the error names the worker."""
     here = Cluster(tuple(json.loads(launch.environments(2)[0]["TF_CONFIG"])["cluster"]["worker"]), 0, "TF_CONFIG")
-    said = r"worker 1 \(127\.0\.0\.1:\d+\) did not answer in 1 s; start it with the same recipe, check its address in"
-    with pytest.raises(collectives.CollectiveError, match=said):
+    message = (
+        r"worker 1 \(127\.0\.0\.1:\d+\) did not answer in 1 s; start it with the same recipe, check its address in"
+    )
+    with pytest.raises(collectives.CollectiveError, match=message):
         collectives.rendezvous(place_devices(DevicesSection(), cluster=here), 1.0, lambda line: None)
 
 
@@ -145,27 +148,27 @@ def test_a_worker_has_its_share_of_all_replicas():
 @POSIX
 def test_a_worker_that_keeps_dying_ends_the_launch(tmp_path):
     """It is restarted up to the limit, each restart is logged, and no process is left."""
-    said = []
+    logged = []
     die = [sys.executable, "-c", "import os, signal; print('here'); os.kill(os.getpid(), signal.SIGKILL)"]
-    ended = launch.Launch(die, workers=2, folder=tmp_path, max_restarts=1, log=said.append, is_quiet=True).run()
+    ended = launch.Launch(die, workers=2, folder=tmp_path, max_restarts=1, log=logged.append, is_quiet=True).run()
     assert (ended.status, max(ended.restarts)) == (1, 1)
-    assert any("was killed by SIGKILL; restarting it" in line for line in said)
-    assert any("after 1 restart: the run ends here" in line for line in said)
+    assert any("was killed by SIGKILL; restarting it" in line for line in logged)
+    assert any("after 1 restart: the run ends here" in line for line in logged)
 
 
 @POSIX
 def test_a_worker_that_fails_with_an_error_ends_the_launch(tmp_path):
     """The launcher quotes its output, ends with its status, and stops the others."""
-    said = []
+    logged = []
     program = (
         "import os, sys, time; 'index\": 1' in os.environ['TF_CONFIG'] and sys.exit('a mistake')\n"
         "while True: time.sleep(1)"
     )
     ended = launch.Launch(
-        [sys.executable, "-c", program], workers=2, folder=tmp_path, max_restarts=5, log=said.append, is_quiet=False
+        [sys.executable, "-c", program], workers=2, folder=tmp_path, max_restarts=5, log=logged.append, is_quiet=False
     ).run()
     assert ended.status == 1
-    assert said == ["worker 1 ended with status 1\n  a mistake"]
+    assert logged == ["worker 1 ended with status 1\n  a mistake"]
 
 
 @pytest.fixture(scope="module")
@@ -205,9 +208,9 @@ def apart(runs, name, other, stage):
 def test_two_workers_train_as_one_with_two_replicas_does(many):
     """Batches, losses and weights are the same; only the chief writes files."""
     short = (*CODEC, "train.steps=4")
-    said = together(many, "two", *short)
-    assert "strategy: MultiWorkerMirroredStrategy" in said
-    assert re.search(r"this is worker 0 \(127\.0\.0\.1:\d+\) of 2, by TF_CONFIG; replicas: 2", said)
+    output = together(many, "two", *short)
+    assert "strategy: MultiWorkerMirroredStrategy" in output
+    assert re.search(r"this is worker 0 \(127\.0\.0\.1:\d+\) of 2, by TF_CONFIG; replicas: 2", output)
     other = (many.folder("two") / "workers" / "worker-1.log").read_text(encoding="utf-8")
     assert "codec step 4/4" in other
     assert "listen to " not in other
@@ -243,7 +246,7 @@ def test_twenty_steps_of_two_workers_match_those_of_one(many):
         beside(many, name, "codec", source="one-20")
     together(many, "two-fixed", *fixed)
     ended = many.start("one-fixed", *fixed, "train.batch_size=6").end()
-    assert ended.status == 0, ended.said
+    assert ended.status == 0, ended.output
     assert apart(many, "two-fixed", "one-fixed", "gpt").max() < NEAR
 
 
@@ -299,10 +302,10 @@ def test_ten_kills_of_a_worker_at_random_steps_change_no_bit(many):
     finally:
         launched.terminate()
         launched.wait()
-    said = log.read_text(encoding="utf-8", errors="replace")
-    assert launched.returncode == 0, said
-    assert len(killed) == 10, (killed, said)
-    assert said.count("was killed by SIGKILL; restarting it") == 10
+    output = log.read_text(encoding="utf-8", errors="replace")
+    assert launched.returncode == 0, output
+    assert len(killed) == 10, (killed, output)
+    assert output.count("was killed by SIGKILL; restarting it") == 10
     assert differences(many.folder("harmed"), many.folder("unharmed"), ["codec"]) == []
     assert final(many.folder("harmed"), "codec")
 
@@ -310,8 +313,8 @@ def test_ten_kills_of_a_worker_at_random_steps_change_no_bit(many):
 def test_contradictions_in_a_cluster_are_refused():
     """An address without a port, an index out of range and a repeated address are refused."""
     with pytest.raises(ValueError, match='"here" is not an address; write host:port'):
-        Recipe(cluster=Asked(workers=("here", "b:2")))
+        Recipe(cluster=ClusterSection(workers=("here", "b:2")))
     with pytest.raises(ValueError, match="there is no worker 2 among 2; write 0 to 1"):
-        Recipe(cluster=Asked(workers=TWO, index=2))
+        Recipe(cluster=ClusterSection(workers=TWO, index=2))
     with pytest.raises(ValueError, match="stands there twice"):
-        Asked(workers=("a:1", "a:1"))
+        ClusterSection(workers=("a:1", "a:1"))
