@@ -36,7 +36,7 @@ def test_minutes_are_by_speaker_language_and_rate(figures):
     assert figures.rejected == {"file missing": 1}
 
 
-def test_spreads_are_exact(figures):
+def test_distributions_are_exact(figures):
     """Minimum, mean, maximum and percentiles match the lengths."""
     assert (figures.text.min, figures.text.p50, figures.text.max) == (3, 5, 6)
     assert figures.text.mean == pytest.approx(14 / 3)
@@ -44,10 +44,10 @@ def test_spreads_are_exact(figures):
     assert figures.seconds.max == pytest.approx(3)
 
 
-def test_spread_has_the_listed_percentiles():
+def test_distribution_has_the_listed_percentiles():
     """For 0 to 100 every percentile equals itself."""
-    assert stats.spread(np.arange(101)) == (0, 50, 50, 90, 95, 99, 100)
-    assert stats.spread(np.zeros(0, np.int32)) == (0,) * 7
+    assert stats.distribution(np.arange(101)) == (0, 50, 50, 90, 95, 99, 100)
+    assert stats.distribution(np.zeros(0, np.int32)) == (0,) * 7
 
 
 def test_fixed_padding_counts_lost_and_padded():

@@ -155,9 +155,9 @@ def test_every_usable_utterance_is_in_an_epoch_once(pairs, batch_size):
 def test_automatic_shapes_are_the_fastest_for_the_machine(text, on_gpu, on_cpu, monkeypatch):
     """Relaxed shapes without a GPU, unless XLA or a number of shapes is set; a resumed run keeps its shapes."""
     for is_there, expected in ((True, on_gpu), (False, on_cpu)):
-        monkeypatch.setattr(plans.machine, "has_gpu", lambda is_there=is_there: is_there)
+        monkeypatch.setattr(plans.machine, "has_gpu_driver", lambda is_there=is_there: is_there)
         assert plans.resolve_shapes(parse_recipe(text)).data.shapes == expected
-        monkeypatch.setattr(plans.machine, "has_gpu", lambda is_there=is_there: not is_there)
+        monkeypatch.setattr(plans.machine, "has_gpu_driver", lambda is_there=is_there: not is_there)
         assert plans.resolve_shapes(parse_recipe(text), has_gpu=is_there).data.shapes == expected  # given devices
     assert plans.resolve_shapes(parse_recipe("[data]"), begun="planned").data.shapes == "planned"
 

@@ -184,7 +184,7 @@ def test_shares_fill_the_whole():
 )
 def test_numbers_have_three_digits(value, text):
     """Numbers are rounded to three significant digits."""
-    assert charts.number(value) == text
+    assert charts.format_short(value) == text
 
 
 @pytest.mark.parametrize(
