@@ -90,7 +90,7 @@ def test_slurm_names_a_worker_a_task(monkeypatch):
         (config({"worker": list(TWO)}, index="x"), "TF_CONFIG: 'x' is not a task index"),
         (config({"worker": list(TWO), "ps": ["c:3"]}), 'TF_CONFIG: "ps" tasks are not supported'),
         (config({"worker": list(TWO)}, "evaluator"), 'TF_CONFIG: "evaluator" tasks are not supported'),
-        (config({"worker": ["a:1", "a:1"]}), "TF_CONFIG: a:1 stands there twice"),
+        (config({"worker": ["a:1", "a:1"]}), "TF_CONFIG: a:1 is listed twice"),
         (config({"worker": ["a:1", "b"]}), 'TF_CONFIG: "b" is not an address; write host:port'),
     ],
 )
@@ -315,5 +315,5 @@ def test_contradictions_of_a_recipe_are_said():
         Recipe(cluster=Asked(workers=("here", "b:2")))
     with pytest.raises(ValueError, match="there is no worker 2 among 2; write 0 to 1"):
         Recipe(cluster=Asked(workers=TWO, index=2))
-    with pytest.raises(ValueError, match="stands there twice"):
+    with pytest.raises(ValueError, match="is listed twice"):
         Asked(workers=("a:1", "a:1"))
