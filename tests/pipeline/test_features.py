@@ -29,7 +29,7 @@ def waves():
 @pytest.fixture(scope="module")
 def codec():
     codec = Codec(Size(hidden=8, code_width=8, codes=32, blocks=1), AUDIO.n_mels, np.random.default_rng(1))
-    codec.begin(tf.constant(np.random.default_rng(2).standard_normal((4, 32, AUDIO.n_mels)), tf.float32))
+    codec.init_codebook(tf.constant(np.random.default_rng(2).standard_normal((4, 32, AUDIO.n_mels)), tf.float32))
     return codec
 
 

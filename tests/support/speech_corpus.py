@@ -93,5 +93,5 @@ def make(folder):
     planned = plan.make_plan(recipe, lengths.text, lengths.frames, found.tokenizer.size)
     codec = CodecModel(SMALL.codec, AUDIO.n_mels, np.random.default_rng(0))
     some = np.stack([log_mel(speech(number), SPEC, STATS)[:16] for number in range(8)])
-    codec.begin(tf.constant(some))
+    codec.init_codebook(tf.constant(some))
     return Made(recipe, found, planned, Features(AUDIO, "/CPU:0", STATS, codec), codec)

@@ -96,7 +96,7 @@ def trial(
     if name == "codec":
         first = batch("codec", ROWS, 1234)
         with strategy.scope():
-            stage.model.begin(tf.constant(first["mel"]), tf.constant(first["lengths"]), 0)
+            stage.model.init_codebook(tf.constant(first["mel"]), tf.constant(first["lengths"]), 0)
     if is_traced:
         steps.trace(lambda done, total: None)
     return Trial(recipe, stage, optimizer, steps)

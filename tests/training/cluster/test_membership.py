@@ -91,7 +91,7 @@ def test_slurm_starts_a_worker_per_task(monkeypatch):
         (config({"worker": list(TWO)}, index="x"), "TF_CONFIG: 'x' is not a task index"),
         (config({"worker": list(TWO), "ps": ["c:3"]}), 'TF_CONFIG: "ps" tasks are not supported'),
         (config({"worker": list(TWO)}, "evaluator"), 'TF_CONFIG: "evaluator" tasks are not supported'),
-        (config({"worker": ["a:1", "a:1"]}), "TF_CONFIG: a:1 stands there twice"),
+        (config({"worker": ["a:1", "a:1"]}), "TF_CONFIG: a:1 is listed twice"),
         (config({"worker": ["a:1", "b"]}), 'TF_CONFIG: "b" is not an address; write host:port'),
     ],
 )
@@ -316,5 +316,5 @@ def test_contradictions_in_a_cluster_are_refused():
         Recipe(cluster=ClusterSection(workers=("here", "b:2")))
     with pytest.raises(ValueError, match="there is no worker 2 among 2; write 0 to 1"):
         Recipe(cluster=ClusterSection(workers=TWO, index=2))
-    with pytest.raises(ValueError, match="stands there twice"):
+    with pytest.raises(ValueError, match="is listed twice"):
         ClusterSection(workers=("a:1", "a:1"))

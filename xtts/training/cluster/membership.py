@@ -158,5 +158,5 @@ def _checked(found: Cluster) -> Cluster:
         if not is_address(address):
             raise ClusterError(f'{found.origin}: "{address}" is not an address; write host:port, as in "10.0.0.1:8888"')
         if address in found.addresses[:place]:
-            raise ClusterError(f"{found.origin}: {address} stands there twice; give each worker an address of its own")
+            raise ClusterError(f"{found.origin}: {address} is listed twice; give each worker an address of its own")
     return found
