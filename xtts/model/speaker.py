@@ -185,7 +185,7 @@ class SpeakerEncoder(layers.Module):
 
 
 def _valid_mask(x: Tensor, count: Optional[Tensor], stride: int = 1) -> Optional[Tensor]:
-    """A mask [B, T, 1, 1] for `x` after a stride: 1 for the first `count` [B] frames, 0 for padding; None without it."""
+    """A mask [B, T, 1, 1] for `x` after a stride: 1 for the first `count` [B] frames; None without `count`."""
     length = -(-x.shape[1] // stride)
     return None if count is None else tf.sequence_mask(count, length, tf.float32)[:, :, None, None]
 
