@@ -73,7 +73,7 @@ class FileFacts:
             self._now[path] = [size, mtime, *fact]
 
     def save(self) -> None:
-        """Write what was recalled and noted; files that were not asked for are forgotten."""
+        """Write the facts that were recalled or noted; all others are dropped."""
         if self._folder and self._now != self._before:
             store_entry(self._folder, self._name, self._now)
 

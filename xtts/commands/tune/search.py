@@ -1,9 +1,9 @@
 """The search for faster settings: each candidate is measured in turns with the best so far.
 
-The best, the candidate, the candidate once more if it looks faster, the best again: a candidate is taken when both of
-its trials are faster than both of the best's, so that what else the machine does decides nothing. The speed is that of
-the whole run that the recipe asks for, in frames of recordings per second: what is traced or compiled before the first
-step counts.
+The best, the candidate, the candidate once more if it looks faster, the best again: a candidate is taken if both of its
+trials are faster than both of the best's, so that other load on the machine does not decide. The speed is that of the
+whole run that the recipe asks for, in frames of recordings per second, including the time for tracing and compiling
+before the first step.
 """
 
 import contextlib
@@ -42,7 +42,7 @@ class TuneUsageError(TuneError, UsageError):
 
 @attrs.frozen
 class TuneRow:
-    """One row of the table: what was tried, what was measured, and the verdict."""
+    """One row of the table: the setting tried, the measurement, and the verdict."""
 
     setting: str  # the name of the tuned setting; empty for the recipe as it is
     result: TrialResult
@@ -72,7 +72,7 @@ class Gain:
 
 
 class Search:
-    """The best settings so far, and what was tried."""
+    """The best settings so far, and all trials."""
 
     def __init__(
         self,

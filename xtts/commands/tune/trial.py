@@ -1,8 +1,7 @@
 """A trial: the recipe with some settings changed, run for a few seconds and measured.
 
-A trial is what `xtts run` does, in a process of its own and in a folder that is removed afterwards. It is watched
-through its journal, and killed once enough steps are measured. Whatever ends it, lack of memory too, ends only the
-trial.
+A trial is an `xtts run` in a process of its own and in a folder that is removed afterwards. It is monitored through its
+journal, and killed once enough steps are measured. A crash, for example out of memory, ends only the trial.
 """
 
 import contextlib
@@ -30,7 +29,7 @@ MEMORY_ERRORS = ("ResourceExhausted", "OOM when", "MemoryError", "bad_alloc", "o
 
 @attrs.frozen
 class TrialResult:
-    """What a trial measured. Frames are those of the recordings, without padding."""
+    """The result of a trial. Frames are those of the recordings, without padding."""
 
     settings: Dict[str, Any]  # by dotted key; what differs from the recipe
     frames_per_second: Optional[float] = None
@@ -110,7 +109,7 @@ class Trials:
             yield process, log
         finally:
             if process.poll() is None:
-                process.kill()  # a checkpoint of it is not wanted
+                process.kill()  # no checkpoint is needed
             process.wait()
 
     def _is_enough(self, journal: Journal) -> bool:
@@ -118,7 +117,7 @@ class Trials:
         return len(lines) > MIN_STEPS and lines[-1]["time"] - lines[0]["time"] >= self.seconds
 
     def _steady_steps(self, journal: Journal) -> List[Dict[str, Any]]:
-        """Steps without the first ones, which lived on the batches that the buffer held at the start."""
+        """Steps without the first ones, which used batches that were in the buffer at the start."""
         lines = list(journal.metrics(self.stage))
         buffered = int(lines[0].get("buffer") or 0) if lines else 0
         halfway = lines[0]["time"] + self.seconds / 2 if lines else 0.0
