@@ -46,8 +46,8 @@ def test_spreads_are_exact(figures):
 
 def test_spread_has_the_percentiles_asked_for():
     """On 0 to 100 every percentile is itself."""
-    assert stats.spread(np.arange(101)) == (0, 50, 50, 90, 95, 99, 100)
-    assert stats.spread(np.zeros(0, np.int32)) == (0,) * 7
+    assert stats.distribution(np.arange(101)) == (0, 50, 50, 90, 95, 99, 100)
+    assert stats.distribution(np.zeros(0, np.int32)) == (0,) * 7
 
 
 def test_fixed_padding_counts_what_is_lost_and_wasted():

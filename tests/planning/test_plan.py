@@ -155,9 +155,9 @@ def test_every_usable_utterance_is_trained_on_once_an_epoch(pairs, batch_size):
 def test_shapes_that_nobody_named_are_the_fastest_of_the_machine(text, on_gpu, on_cpu, monkeypatch):
     """Free lengths without a GPU, unless XLA or a number of shapes is asked for; and always as a run was begun."""
     for is_there, expected in ((True, on_gpu), (False, on_cpu)):
-        monkeypatch.setattr(plans.machine, "has_gpu", lambda is_there=is_there: is_there)
+        monkeypatch.setattr(plans.machine, "has_gpu_driver", lambda is_there=is_there: is_there)
         assert plans.resolve_shapes(parse_recipe(text)).data.shapes == expected
-        monkeypatch.setattr(plans.machine, "has_gpu", lambda is_there=is_there: not is_there)
+        monkeypatch.setattr(plans.machine, "has_gpu_driver", lambda is_there=is_there: not is_there)
         assert plans.resolve_shapes(parse_recipe(text), has_gpu=is_there).data.shapes == expected  # as devices lie
     assert plans.resolve_shapes(parse_recipe("[data]"), begun="planned").data.shapes == "planned"
 

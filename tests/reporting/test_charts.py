@@ -184,7 +184,7 @@ def test_shares_fill_the_whole():
 )
 def test_numbers_are_short(value, text):
     """Three figures are enough to read."""
-    assert charts.number(value) == text
+    assert charts.format_short(value) == text
 
 
 @pytest.mark.parametrize(

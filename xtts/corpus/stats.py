@@ -108,9 +108,9 @@ def corpus_statistics(corpus: Corpus, lengths: Lengths, fixed: Tuple[int, int] =
         speakers=_minutes_of((u.speaker for u in corpus.utterances), seconds),
         languages=_minutes_of((u.language for u in corpus.utterances), seconds),
         sample_rates=dict(Counter(u.sample_rate for u in corpus.utterances).most_common()),
-        seconds=spread(seconds),
-        text=spread(lengths.text),
-        mel=spread(lengths.frames),
+        seconds=distribution(seconds),
+        text=distribution(lengths.text),
+        mel=distribution(lengths.frames),
         text_bars=bin_counts(lengths.text),
         mel_bars=bin_counts(lengths.frames),
         fixed_padding=fixed_padding(lengths, *fixed),
@@ -119,7 +119,7 @@ def corpus_statistics(corpus: Corpus, lengths: Lengths, fixed: Tuple[int, int] =
     )
 
 
-def spread(values: np.ndarray) -> Spread:
+def distribution(values: np.ndarray) -> Spread:
     """The distribution of some values; zeros when there are none."""
     if not len(values):
         return Spread(*[0.0] * 7)

@@ -8,13 +8,13 @@ from typing import Any, ClassVar, Dict, Optional
 
 import tensorflow as tf
 
+from xtts import compat
 from xtts.model.layers import (
     Axes,
     Module,
     Random,
     Tensor,
     constant_variable,
-    has_gpu,
     matmul,
     normal_variable,
     shape_list,
@@ -82,4 +82,4 @@ def convolve_time(x: Tensor, weight: Tensor, dilation: int = 1, stride: int = 1)
 
 def _convolves(dtype: Any) -> bool:
     """Whether to convolve in a dtype. Not in bfloat16 on a CPU: it is no faster, and older releases fail."""
-    return dtype != tf.bfloat16 or has_gpu()
+    return dtype != tf.bfloat16 or compat.has_gpu()

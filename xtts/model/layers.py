@@ -150,7 +150,7 @@ def _matmul_weight_gradient(x: Tensor, dy: Tensor) -> Tensor:
     if (
         wide.shape[1] * wide.dtype.size % CACHE_ALIAS_BYTES
         or min(x.shape[1], dy.shape[1]) > MAX_ALIASED_COLUMNS
-        or has_gpu()
+        or compat.has_gpu()
     ):
         return tf.matmul(x, dy, transpose_a=True)
     count, padded = wide.shape[1], tf.pad(wide, [[0, 0], [0, 16]])
@@ -176,11 +176,6 @@ def _has_batch_matmul(dtype: Any) -> bool:
         except (tf.errors.NotFoundError, tf.errors.InvalidArgumentError, tf.errors.UnimplementedError):
             return False
     return True
-
-
-@functools.lru_cache(maxsize=None)
-def has_gpu() -> bool:
-    return compat.has_gpu()
 
 
 def recompute_barrier(x: Tensor, dy: Tensor) -> Tensor:

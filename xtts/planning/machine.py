@@ -11,7 +11,7 @@ import shutil
 from pathlib import Path
 
 
-def has_gpu() -> bool:
+def has_gpu_driver() -> bool:
     """Whether the driver of a GPU is installed and CUDA_VISIBLE_DEVICES does not hide every GPU."""
     if os.environ.get("CUDA_VISIBLE_DEVICES", "0").strip() in ("", "-1"):
         return False

@@ -218,7 +218,7 @@ def resolve_shapes(recipe: Recipe, begun: Optional[str] = None, has_gpu: Optiona
     is_static = recipe.train.jit_compile is True or recipe.data.shape_count != "auto" or recipe.devices.names_gpus
     shapes: Any = begun
     if not shapes:
-        is_static = is_static or (machine.has_gpu() if has_gpu is None else has_gpu)
+        is_static = is_static or (machine.has_gpu_driver() if has_gpu is None else has_gpu)
         shapes = "planned" if is_static else "relaxed"
     return attrs.evolve(recipe, data=attrs.evolve(recipe.data, shapes=shapes))
 

@@ -85,7 +85,7 @@ class _Scale(NamedTuple):
         return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
 
 
-def number(value: float) -> str:
+def format_short(value: float) -> str:
     """A number as text with few digits."""
     size = abs(value)
     if size >= 1e6:
@@ -104,7 +104,7 @@ def line_chart(
     title: str,
     series: Sequence[Series],
     marks: Sequence[Mark] = (),
-    show: Shown = number,
+    show: Shown = format_short,
     x_name: str = "step",
     at_least: float = 0.0,  # the y axis reaches up to this
 ) -> str:
@@ -137,7 +137,7 @@ def line_chart(
         axes={
             "name": x_name,
             "rows": [(f"{y(value):.1f}", show(value)) for value in ticks(y.low, y.high)],
-            "columns": [(f"{x(at):.1f}", number(at)) for at in ticks(x.low, x.high) if float(at).is_integer()],
+            "columns": [(f"{x(at):.1f}", format_short(at)) for at in ticks(x.low, x.high) if float(at).is_integer()],
         },
         lines=[_line(points, x, y, colours[name]) for name, points in drawn.items()],
         hits=_tooltips(drawn, x, show, x_name),
@@ -146,7 +146,7 @@ def line_chart(
     )
 
 
-def bar_chart(title: str, bars: Sequence[ChartBar], show: Shown = number) -> str:
+def bar_chart(title: str, bars: Sequence[ChartBar], show: Shown = format_short) -> str:
     """Horizontal bars, one below the other, with values at their ends."""
     if not bars:
         return render_part("empty_chart", title=title)
@@ -162,7 +162,7 @@ def bar_chart(title: str, bars: Sequence[ChartBar], show: Shown = number) -> str
     return render_part("bar_chart", title=title, view=view, bars=drawn)
 
 
-def share_chart(title: str, parts: Mapping[str, float], show: Shown = number) -> str:
+def share_chart(title: str, parts: Mapping[str, float], show: Shown = format_short) -> str:
     """A single stacked bar."""
     whole = sum(parts.values())
     if whole <= 0:

@@ -39,12 +39,12 @@ def choose(samples: Sequence[Sample]) -> Dict[str, List[Sample]]:
         texts[text] = kinds
     chosen: Dict[str, List[Sample]] = {}
     for text in list(texts)[-MAX_TEXTS:]:
-        takes = {kind: spread(made, SHOWN_SAMPLES.get(kind, 1)) for kind, made in texts[text].items()}
+        takes = {kind: evenly_spaced(made, SHOWN_SAMPLES.get(kind, 1)) for kind, made in texts[text].items()}
         chosen[text] = [take for kind in sorted(takes, key=_order) for take in takes[kind]]
     return chosen
 
 
-def spread(samples: Sequence[Sample], count: int) -> List[Sample]:
+def evenly_spaced(samples: Sequence[Sample], count: int) -> List[Sample]:
     """`count` samples, evenly spaced from the first to the last; for a single one the last."""
     if count == 1:
         return list(samples[-1:])

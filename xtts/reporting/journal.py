@@ -151,7 +151,7 @@ class Journal:
         )
 
 
-def number(value: Any) -> Optional[float]:
+def as_number(value: Any) -> Optional[float]:
     """The value if it is a number; None for null and everything else."""
     return float(value) if type(value) in (int, float) else None
 

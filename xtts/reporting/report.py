@@ -15,7 +15,7 @@ from xtts.formatting import count_of, format_duration
 from xtts.formatting import format_excess as over
 from xtts.planning.summary import MEGABYTE
 from xtts.reporting import charts, gallery, run_folder
-from xtts.reporting.journal import number
+from xtts.reporting.journal import as_number
 from xtts.reporting.monitor import STARVED
 from xtts.reporting.run_folder import RunFolder, of_stage
 from xtts.reporting.stage_charts import stage_charts
@@ -103,12 +103,12 @@ def _tiles(stages: Mapping[str, Mapping[str, Any]]) -> List[Dict[str, str]]:
     begun = [figures for figures in stages.values() if figures.get("steps")]
     if not begun:
         return []
-    last, wait = begun[-1], number(begun[-1].get("data_wait_share"))
-    retraces = sum(number(figures.get("retraces_after_warmup")) or 0 for figures in begun)
-    seconds = sum(number(figures.get("seconds")) or 0.0 for figures in begun)
+    last, wait = begun[-1], as_number(begun[-1].get("data_wait_share"))
+    retraces = sum(as_number(figures.get("retraces_after_warmup")) or 0 for figures in begun)
+    seconds = sum(as_number(figures.get("seconds")) or 0.0 for figures in begun)
     tiles = [
-        ("loss", format_cell(last.get("final_loss"), charts.number), ""),
-        ("real frames/s", format_cell(last.get("frames_per_second"), charts.number), ""),
+        ("loss", format_cell(last.get("final_loss"), charts.format_short), ""),
+        ("real frames/s", format_cell(last.get("frames_per_second"), charts.format_short), ""),
         ("waiting for data", format_cell(wait, charts.percent), "bad" if wait and wait > STARVED else ""),
         ("padding", format_cell(last.get("padding"), over), ""),
         ("retraces after warm-up", f"{retraces:,.0f}", "bad" if retraces else "good"),
@@ -124,13 +124,13 @@ def _stage_row(run: RunFolder, stage: str, figures: Mapping[str, Any]) -> List[C
         stage,
         ("finished", "good") if figures.get("finished") else (under_way, ""),
         f"{steps:,}" + (f" of {run.steps:,}" if run.steps and steps < run.steps else ""),
-        format_cell(figures.get("final_loss"), charts.number),
-        format_cell(figures.get("frames_per_second"), charts.number),
+        format_cell(figures.get("final_loss"), charts.format_short),
+        format_cell(figures.get("frames_per_second"), charts.format_short),
         format_cell(figures.get("data_wait_share"), charts.percent),
         format_cell(figures.get("padding"), over),
-        format_cell(figures.get("traces"), charts.number),
-        format_cell(figures.get("retraces_after_warmup"), charts.number),
-        format_cell(figures.get("skipped"), charts.number),
+        format_cell(figures.get("traces"), charts.format_short),
+        format_cell(figures.get("retraces_after_warmup"), charts.format_short),
+        format_cell(figures.get("skipped"), charts.format_short),
         format_cell(figures.get("seconds"), format_duration),
     ]
 
@@ -154,7 +154,7 @@ def _devices(run: RunFolder) -> Dict[str, Any]:
         for one in figures.get("division") or ()
     ]
     budgets = [
-        [str(device), *(f"{(number(budget.get(kind)) or 0) / MEGABYTE:,.0f}" for kind in ("total", "limit"))]
+        [str(device), *(f"{(as_number(budget.get(kind)) or 0) / MEGABYTE:,.0f}" for kind in ("total", "limit"))]
         for device, budget in (run.plan.get("bytes") or {}).items()
     ]
     tables: List[Tuple[Sequence[str], List[List[str]], Sequence[int], int]] = [

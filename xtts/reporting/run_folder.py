@@ -11,7 +11,7 @@ import attrs
 
 from xtts.errors import UsageError, XttsError
 from xtts.recipe import lines as syntax
-from xtts.reporting.journal import Journal, Line, number
+from xtts.reporting.journal import Journal, Line, as_number
 from xtts.reporting.monitor import LAST
 
 
@@ -48,7 +48,7 @@ class RunFolder:
     @property
     def written(self) -> Optional[float]:
         """The time of the latest line, in seconds since 1970."""
-        return max((number(line.get("time")) or 0.0 for line in [*self.metrics, *self.events]), default=0.0) or None
+        return max((as_number(line.get("time")) or 0.0 for line in [*self.metrics, *self.events]), default=0.0) or None
 
     def figures(self, stage: str) -> Dict[str, Any]:
         """The figures of a stage: its summary, or figures computed from its metrics if those are newer."""
@@ -86,15 +86,15 @@ def of_stage(lines: Sequence[Line], stage: str) -> List[Line]:
 
 def total(lines: Sequence[Line], key: str) -> float:
     """The sum over the lines that have the key."""
-    return sum(number(line.get(key)) or 0.0 for line in lines)
+    return sum(as_number(line.get(key)) or 0.0 for line in lines)
 
 
 def _measured(lines: Sequence[Line]) -> Dict[str, Any]:
     """Figures of a stage, computed from its metrics."""
     wait, wall = total(lines, "wait_seconds"), total(lines, "wait_seconds") + total(lines, "step_seconds")
     frames, computed = total(lines, "frames"), total(lines, "computed_frames")
-    losses = [line["loss"] for line in lines if number(line.get("loss")) is not None][-LAST:]
-    times = [line["time"] for line in lines if number(line.get("time"))]
+    losses = [line["loss"] for line in lines if as_number(line.get("loss")) is not None][-LAST:]
+    times = [line["time"] for line in lines if as_number(line.get("time"))]
     return {
         "steps": lines[-1]["step"],
         "data_wait_share": wait / wall if wall else None,

@@ -9,18 +9,18 @@ from xtts.formatting import count_of, format_duration
 from xtts.formatting import format_excess as over
 from xtts.reporting import charts
 from xtts.reporting.charts import ChartBar, Mark, Series
-from xtts.reporting.journal import Line, number
+from xtts.reporting.journal import Line, as_number
 from xtts.reporting.run_folder import RunFolder, of_stage, total
 from xtts.reporting.templates import format_cell
 
 MARKED = ("trace", "resume", "retrace", "skip")  # events that are marked in the chart of step times
 MAX_SHAPES = 24  # most frequent shapes in the table
 OPTIONAL_CHARTS = (  # title, key by series name, format; drawn if the journal has such figures
-    ("Buffer, batches ready", {"buffer": "buffer"}, charts.number),
-    ("Memory, MB", {"process": "memory_mb", "GPU": "gpu_memory_mb"}, charts.number),
+    ("Buffer, batches ready", {"buffer": "buffer"}, charts.format_short),
+    ("Memory, MB", {"process": "memory_mb", "GPU": "gpu_memory_mb"}, charts.format_short),
     ("GPU busy", {"GPU": "gpu_busy"}, charts.percent),
-    ("Gradient norm", {"before clipping": "gradient_norm"}, charts.number),
-    ("Learning rate", {"learning rate": "learning_rate"}, charts.number),
+    ("Gradient norm", {"before clipping": "gradient_norm"}, charts.format_short),
+    ("Learning rate", {"learning rate": "learning_rate"}, charts.format_short),
 )
 
 
@@ -53,7 +53,7 @@ def stage_charts(run: RunFolder, stage: str, figures: Mapping[str, Any]) -> Stag
         series = [_series(label, lines, key) for label, key in names.items()]
         if any(line.points for line in series):
             drawn.append(charts.line_chart(title, [line for line in series if line.points], show=show))
-    seconds = {name: value for name, value in (figures.get("seconds_by") or {}).items() if number(value)}
+    seconds = {name: value for name, value in (figures.get("seconds_by") or {}).items() if as_number(value)}
     where = charts.share_chart("Where the time went", seconds, format_duration)
     return StageCharts(stage, drawn, where, _shapes(lines, run.plan.get("shapes") or []))
 
@@ -75,7 +75,7 @@ def _times(lines: Sequence[Line], events: Sequence[Line]) -> str:
     marks = []
     for event in events:
         if event.get("kind") in MARKED:
-            seconds = f", {event['seconds']:.1f} s" if number(event.get("seconds")) else ""
+            seconds = f", {event['seconds']:.1f} s" if as_number(event.get("seconds")) else ""
             text = f"step {event.get('step', 0):,}: {event['kind']} {event.get('text', '')}{seconds}"
             marks.append(Mark(event.get("step", 0), event["kind"], text))
     return charts.line_chart("Step time, seconds", [_series("a step", lines, "step_seconds")], marks)
@@ -85,8 +85,8 @@ def _waiting(lines: Sequence[Line]) -> Series:
     """The share of each step's wall time that was spent waiting for data."""
     points = []
     for line in lines:
-        wait = number(line.get("wait_seconds")) or 0.0
-        wall = wait + (number(line.get("step_seconds")) or 0.0)
+        wait = as_number(line.get("wait_seconds")) or 0.0
+        wall = wait + (as_number(line.get("step_seconds")) or 0.0)
         if wall:
             points.append((line["step"], wait / wall))
     return Series("share of time", points)
@@ -110,7 +110,7 @@ def _shapes(lines: Sequence[Line], planned: Sequence[Mapping[str, Any]]) -> Opti
                 format_cell(computed / frames if frames else None, over),
                 format_cell(plan.get("work_ratio"), over),
                 f"{seconds / len(own):.3g} s",
-                format_cell(frames / seconds if seconds else None, charts.number),
+                format_cell(frames / seconds if seconds else None, charts.format_short),
             ]
         )
     if not rows:
@@ -122,7 +122,7 @@ def _shapes(lines: Sequence[Line], planned: Sequence[Mapping[str, Any]]) -> Opti
 
 
 def _series(name: str, lines: Sequence[Line], key: str) -> Series:
-    return Series(name, [(line["step"], line[key]) for line in lines if number(line.get(key)) is not None])
+    return Series(name, [(line["step"], line[key]) for line in lines if as_number(line.get(key)) is not None])
 
 
 def _sizes(shape: str) -> List[int]:

@@ -4,7 +4,7 @@ import functools
 from pathlib import Path
 from typing import Any, Callable
 
-from xtts.reporting.journal import number
+from xtts.reporting.journal import as_number
 
 
 def render_page(template: str, **values: Any) -> str:
@@ -19,7 +19,7 @@ def render_part(macro: str, **values: Any) -> str:
 
 def format_cell(value: Any, show: Callable[[float], str]) -> str:
     """A number as `show` formats it; a dash for anything else."""
-    return "–" if number(value) is None else show(value)
+    return "–" if as_number(value) is None else show(value)
 
 
 @functools.lru_cache(maxsize=None)

@@ -95,7 +95,7 @@ def _double_or_half(recipe: Recipe, key: Key) -> List[Changes]:
 
 
 def _other_precisions(recipe: Recipe) -> List[Changes]:
-    precisions = ("float32", "bfloat16", *(["float16"] if machine.has_gpu() else []))
+    precisions = ("float32", "bfloat16", *(["float16"] if machine.has_gpu_driver() else []))
     return [{("train", "precision"): other} for other in precisions if other != recipe.train.precision]
 
 
