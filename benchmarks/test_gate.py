@@ -1,6 +1,6 @@
 """The gate itself: a branch that breaks a promise fails the benchmarks.
 
-Two copies of this project are broken on purpose, by plausible edits: a shape is left dynamic, and the prefetcher
+Two copies of this project are broken on purpose, by plausible edits: a function loses its signature, the prefetcher
 sleeps. On each the benchmarks run as usual; the promise in question must be broken and the run must fail, while the
 other promises are kept. That the tests pass without the edits is shown by the tests themselves.
 """

@@ -33,7 +33,7 @@ class Spread(NamedTuple):
 
 
 class FixedPadding(NamedTuple):
-    """What padding all utterances to one shape would cost."""
+    """The cost of padding all utterances to one shape."""
 
     text_length: int  # tokens
     mel_frames: int

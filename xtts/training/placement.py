@@ -183,12 +183,12 @@ def _one_or_mirrored(
     if devices.multi_gpu:
         reasons.append(f"multi_gpu = true, but GPU {visible[0]} is the only one: the model is not mirrored")
     chosen = devices.model_gpus or devices.data_gpus[:1]  # features are computed on the model's device
-    there = [number for number in chosen if number in names]
+    available = [number for number in chosen if number in names]
     for number in chosen:
         if number not in names:
-            instead = "the others train without it" if there else f"GPU {visible[0]} trains in its place"
+            instead = "the others train without it" if available else f"GPU {visible[0]} trains in its place"
             reasons.append(f"there is no GPU {number}: {instead}")
-    trains = tuple(names[number] for number in there) or ("/GPU:0",)
+    trains = tuple(names[number] for number in available) or ("/GPU:0",)
     return Placement(trains[0], trains, MIRRORED if len(trains) > 1 else ONE, roles, tuple(reasons))
 
 

@@ -23,7 +23,7 @@ from xtts.recipe.edit import Edit, describe_edits
 from xtts.recipe.lines import Key, RecipeError
 from xtts.recipe.schema import Recipe
 
-MARGIN = 0.03  # by which a candidate must be faster, whatever the noise
+MARGIN = 0.03  # by which a candidate must be faster
 FAR_SLOWER = 0.9  # of the best's speed; a candidate below that is not measured again
 MIN_WAIT = 0.02  # share of the time; a model that waits less gains nothing from more readers or a larger buffer
 FIRST_TIMEOUT = 3600.0  # seconds for the first trial, which may have to make a corpus and features

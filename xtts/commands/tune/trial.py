@@ -43,7 +43,7 @@ class TrialResult:
     failure: Optional[str] = None
 
     def run_rate(self, frames: float) -> float:
-        """Frames per second over a run of so many frames, including the seconds before its first step."""
+        """Frames per second over a run of `frames`, including the seconds before its first step."""
         if not self.frames_per_second:
             return 0.0
         return frames / (self.trace_seconds + frames / self.frames_per_second)
@@ -140,7 +140,7 @@ class Trials:
         seconds = steady[-1]["time"] - steady[0]["time"] if len(steady) > MIN_STEPS else 0.0
         if seconds <= 0:
             return result
-        frames = sum(line["frames"] for line in steady[1:])  # the first line's own step lies before it
+        frames = sum(line["frames"] for line in steady[1:])  # the first line's step was before its time
         waited = sum(line["wait_seconds"] for line in steady[1:])
         per_step = frames / (len(steady) - 1)
         return attrs.evolve(result, frames_per_second=frames / seconds, wait=waited / seconds, frames_per_step=per_step)
