@@ -1,8 +1,8 @@
-"""What the benchmarks share: a judge of promises, the table of its verdicts, figures that are kept with the machine.
+"""Shared parts of the benchmarks: the judge of promises, the table of verdicts, and facts about the machine.
 
-pytest-benchmark keeps times and counts as JSON (`--benchmark-autosave`, `--benchmark-json=FILE`); the processor, the
-TensorFlow release and every verdict stand in the same file. Times are for people: they are shown beside those that
-the same processor and release had before, in `baselines/times.json`, and never judged.
+pytest-benchmark saves times and counts as JSON (`--benchmark-autosave`, `--benchmark-json=FILE`); the processor, the
+TensorFlow release and every verdict are added to the same file. Times are for people: they are shown beside earlier
+ones of the same processor and release, in `baselines/times.json`, and never judged.
 """
 
 import json
@@ -28,7 +28,7 @@ def pytest_configure(config: Any) -> None:
 
 
 def pytest_collection_modifyitems(items: Any) -> None:
-    """However busy the machine is, a measurement is waited for: a promise is broken by its figure alone."""
+    """Set a long timeout, so that a busy machine does not fail a benchmark: a promise is broken by its figure alone."""
     for item in items:
         if Path(__file__).parent in Path(str(item.path)).parents and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(PATIENCE))
@@ -36,7 +36,7 @@ def pytest_collection_modifyitems(items: Any) -> None:
 
 @pytest.fixture
 def promise(request: Any) -> Any:
-    """The judge; what it measures in a test stands beside the times of that test's benchmark."""
+    """The judge; its figures in a test are saved with the times of that test's benchmark."""
     judge: Judge = request.config.stash[JUDGE]
     benchmark = request.getfixturevalue("benchmark") if "benchmark" in request.fixturenames else None
     count = len(judge.verdicts)
@@ -63,7 +63,7 @@ def pytest_benchmark_update_json(config: Any, benchmarks: Any, output_json: Dict
     ]
 
 
-@pytest.hookimpl(trylast=True)  # the last thing that is read
+@pytest.hookimpl(trylast=True)  # printed last, where it is read
 def pytest_terminal_summary(terminalreporter: Any, config: Any) -> None:
     verdicts = config.stash[JUDGE].verdicts
     if not verdicts:
@@ -76,7 +76,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: Any) -> None:
 
 
 def _show_times(terminalreporter: Any, config: Any) -> None:
-    """The shortest times beside the same machine's before; nothing on a machine that has none."""
+    """The shortest times beside earlier ones of the same machine; nothing on a machine that has none."""
     before = json.loads(TIMES.read_text(encoding="utf-8")).get(machine_key(machine()), {}) if TIMES.exists() else {}
     session = getattr(config, "_benchmarksession", None)
     times = {one.name: one.stats.min for one in (session.benchmarks if session else []) if one.stats.data}

@@ -1,11 +1,11 @@
-"""Measures a data device and a model device at work, in a process of its own.
+"""Measures how well a data device and a model device work in parallel, in a process of its own.
 
     python dual.py FOLDER planned|relaxed
 
 The data device computes codes and reference mels of recordings that are made in FOLDER, and the model device trains on
 them: two logical CPU devices, the package's own prefetcher between them, a small GPT and a small codec. It writes a
-JSON line when everything is traced, and one for every line it reads, which is the size of a buffer; the answer includes
-when each device was busy.
+JSON line when everything is traced, and one for every line it reads, which is a buffer size; the output includes the
+intervals in which each device was busy.
 """
 
 import json
@@ -33,8 +33,8 @@ from xtts.training.stages.gpt import TrainableGpt
 from xtts.training.stages.stage import trainable_weights
 from xtts.training.step import TrainingSteps
 
-RATE, COUNT, STEPS = 22050, 40, 16  # recordings, and steps for each line that is read
-SHARE = 0.35  # of LJSpeech's lengths
+RATE, COUNT, STEPS = 22050, 40, 16  # Hz, recordings, and steps for each line that is read
+SHARE = 0.35  # lengths, relative to LJSpeech's
 LETTERS = "abcdefghijklmnopqrstuvwxyz "
 RECIPE = """
 [run]
@@ -67,12 +67,12 @@ def small():
 
 
 def make_corpus(folder):
-    """Voices that glide, in LJSpeech's layout, with LJSpeech's spread of lengths."""
+    """Gliding tones in LJSpeech's layout, with LJSpeech's distribution of lengths."""
     (folder / "wavs").mkdir(parents=True)
     lines = []
     for number, (characters, frames) in enumerate(zip(*ljspeech_like(COUNT))):
         at = np.arange(int(SHARE * 256 * frames))
-        steps = 30 + number + at // 900  # of a saw-tooth, a whole number each
+        steps = 30 + number + at // 900  # increments of a sawtooth, in integers
         saw = (np.cumsum(steps) % 2048 - 1024) * np.minimum(at % 5000, 2500) // 200
         with wave.open(str(folder / "wavs" / f"{number:02d}.wav"), "wb") as file:
             file.setparams((1, 2, RATE, len(saw), "NONE", "not compressed"))
@@ -115,27 +115,27 @@ class Pair:
         return sum(one.traces for one in (*self._steps.functions, *self._features.functions))
 
     def train(self, buffer_size):
-        """Some steps more, as the training loop takes them."""
-        traces, waited, spells, frames = self.traces, 0.0, [], 0
+        """Train STEPS more steps, as the training loop does."""
+        traces, waited, intervals, frames = self.traces, 0.0, [], 0
         with Prefetcher(self._order, self._source, self._at, self._at + STEPS, 1, buffer_size, readers=1) as feed:
             feed.fill(0.0)
             began = time.monotonic()
             for work in feed:
                 start = time.monotonic()
                 self._steps(work)
-                spells.append(Interval(start, time.monotonic()))
+                intervals.append(Interval(start, time.monotonic()))
                 waited, frames = waited + feed.waited, frames + work.frames
             took, made = time.monotonic() - began, list(feed.intervals)
         self._at += STEPS
-        late = [spell for spell in made if spell.stop > began]  # of before, the model had not begun
+        late = [interval for interval in made if interval.stop > began]  # before that the model had not begun
         return {
             "seconds": took,
             "waited": waited / took,
-            "overlap": overlap(late, spells),
+            "overlap": overlap(late, intervals),
             "frames": frames,
             "traces": self.traces - traces,
             "data": [[one.start - began, one.stop - began] for one in made],
-            "model": [[one.start - began, one.stop - began] for one in spells],
+            "model": [[one.start - began, one.stop - began] for one in intervals],
         }
 
 

@@ -2,9 +2,9 @@
 
     python gpt_step.py coqui|eager|graph|xla RATE_OF_DROPOUT THREADS
 
-runs the PyPI package coqui-tts, or this one three ways, at equal sizes. It writes a JSON line when it is ready, one
-after each step it is asked for, and, asked for nothing more, one with its peak memory. Either step is forward, backward
-and AdamW, on the same batch of full rows.
+runs the PyPI package coqui-tts, or this one in three ways, at equal sizes. It writes a JSON line when it is ready, one
+after each step, and one with its peak memory at the end of its input. Each step is forward, backward and AdamW, on the
+same batch of full rows.
 """
 
 import json
@@ -16,7 +16,7 @@ from pathlib import Path
 from peak import peak_bytes
 
 LAYERS, WIDTH, HEADS = 4, 256, 4
-BATCH, TEXT, CODES, REFERENCE = 8, 200, 200, 400  # rows, tokens, codes with their three stops, mel frames
+BATCH, TEXT, CODES, REFERENCE = 8, 200, 200, 400  # rows, tokens, codes including three stops, mel frames
 TEXT_TOKENS, CODE_TOKENS = 6681, 1024
 RATE, DECAY, FIRST, SECOND, EPSILON = 5e-6, 0.01, 0.9, 0.96, 1e-8  # of AdamW
 
@@ -31,7 +31,7 @@ def batch():
 
 
 def coqui(dropout, threads):
-    """The step of coqui-tts, as its trainer does it."""
+    """The training step of coqui-tts, as in its trainer."""
     import torch
     from TTS.tts.layers.xtts.gpt import GPT
 
@@ -75,7 +75,7 @@ def coqui(dropout, threads):
 
 
 def ours(way, dropout, threads):
-    """The step of this package: "eager", "graph" or "xla"."""
+    """The training step of this package: "eager", "graph" or "xla"."""
     import numpy as np
     import tensorflow as tf
 
@@ -130,7 +130,7 @@ def ours(way, dropout, threads):
 
 
 def resident():
-    """Bytes of this process in memory."""
+    """The resident memory of this process, in bytes."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 

@@ -1,8 +1,8 @@
-"""Turns measurements into the baseline: reads JSON files of pytest-benchmark, and writes `baselines/`.
+"""Update the baselines: read JSON files of pytest-benchmark, and write `baselines/`.
 
     python benchmarks/keep.py RUN.json...
 
-Of several runs the median of each ratio is kept, the worst of each count, and of each time the shortest, for the
+Of several runs it keeps the median of each ratio, the worst of each count, and the shortest of each time, for the
 machine that it was measured on. Runs with a broken promise are refused.
 """
 
@@ -26,7 +26,7 @@ def promises(runs: List[Dict[str, Any]]) -> Dict[str, Any]:
     for name, some in sorted(figures.items()):
         measured = [one["measured"] for one in some]
         worst = min if some[0]["bar"].startswith("at least") else max
-        # A count is kept to its last digit: rounded down, it would be broken by being what it was.
+        # Counts are not rounded: rounded down, the same count would break the promise.
         figure = float(f"{statistics.median(measured):.4g}") if some[0]["kind"] == RATIO else worst(measured)
         kept[name] = {"kind": some[0]["kind"], "measured": figure}
     last = runs[-1]
@@ -34,7 +34,7 @@ def promises(runs: List[Dict[str, Any]]) -> Dict[str, Any]:
 
 
 def times(runs: List[Dict[str, Any]], before: Dict[str, Any]) -> Dict[str, Any]:
-    """The shortest times of each machine; those of machines that are not among the runs stay."""
+    """The shortest times of each machine; those of machines that are not among the runs are kept."""
     fresh: Dict[str, Dict[str, Any]] = {}
     for run in runs:
         kept = fresh.setdefault(machine_key(run["machine_info"]), {"date": run["datetime"][:10], "seconds": {}})

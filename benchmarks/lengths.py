@@ -1,7 +1,7 @@
 """Random text lengths and mel frames distributed like those of LJSpeech.
 
 Both have LJSpeech's percentiles (13,100 clips read by one voice, mel frames of hop 256 at 22.05 kHz, texts in
-characters), and longer texts go with longer recordings as closely as they do there.
+characters) and the same rank correlation.
 """
 
 from typing import Tuple
@@ -16,13 +16,13 @@ CORRELATION = 0.957  # of the normal scores, from which the ranks correlate by 0
 
 def ljspeech_like(count: int, seed: int = 0) -> Tuple[np.ndarray, np.ndarray]:
     """Text lengths in characters and mel frames of `count` utterances, both int32."""
-    random = np.random.RandomState(seed)  # whose streams no release of numpy changes
+    random = np.random.RandomState(seed)  # its streams are the same in every release of numpy
     shared, own = random.standard_normal(count), random.standard_normal(count)
     return _spread(CORRELATION * shared + (1 - CORRELATION**2) ** 0.5 * own, TEXT), _spread(shared, MEL)
 
 
 def _spread(values: np.ndarray, quantiles: Tuple[int, ...]) -> np.ndarray:
-    """Numbers in the same order as `values`, with these quantiles."""
+    """Numbers with these quantiles, ranked as `values`."""
     ranks = np.empty(len(values))
     ranks[np.argsort(values, kind="stable")] = (np.arange(len(values)) + 0.5) / len(values)
     return np.rint(np.interp(100 * ranks, PERCENTILES, quantiles)).astype(np.int32)

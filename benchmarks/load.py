@@ -1,11 +1,11 @@
-"""Load a full-size import in a process of its own and say what it took.
+"""Measure loading a full-size import, in a process of its own.
 
     python load.py write FOLDER [SIZE]
     python load.py read|load FOLDER
 
-`write` makes an import's folder of random weights, without TensorFlow. `load` loads it, and `read` only reads its file
-into memory; both print one JSON line: seconds by the clock and of the processor, the size of the file in bytes, and by
-how many bytes the peak of resident memory grew after TensorFlow had been imported.
+`write` makes an import's folder with random weights, without TensorFlow. `load` loads it, and `read` only reads its
+file into memory; both print one JSON line: wall and processor seconds, the size of the file in bytes, and the growth in
+bytes of the peak resident memory after TensorFlow has been imported.
 """
 
 import json

@@ -8,17 +8,17 @@ from typing import Any, Dict, Mapping
 
 
 def machine() -> Dict[str, Any]:
-    """What a figure is compared by."""
+    """The facts about this machine that are saved with figures."""
     return {"cpu_model": _processor(), "cores": os.cpu_count(), "tensorflow": tensorflow_release()}
 
 
 def machine_key(found: Mapping[str, Any]) -> str:
-    """The name under which times are kept: those of other processors and releases say nothing about these."""
+    """The key under which times are kept: times are comparable only for the same processor and release."""
     return f"{found['cpu_model']}, {found['cores']} cores, TensorFlow {found['tensorflow']}"
 
 
 def tensorflow_release() -> str:
-    """Asked of the installed package: importing TensorFlow would start it."""
+    """The installed release, from package metadata: importing TensorFlow would start it."""
     for package in ("tensorflow", "tensorflow-cpu", "tensorflow-intel", "tensorflow-macos"):
         try:
             return version(package)

@@ -2,8 +2,8 @@
 
     python padding.py fixed|planned|relaxed
 
-Lengths are LJSpeech's and the model is tiny: every shape's step is measured once a line, on one thread, and stands for
-all its batches.
+Lengths are LJSpeech's and the model is tiny: for each line every shape's step is measured once, on one thread, and
+represents all batches of that shape.
 """
 
 import json

@@ -2,7 +2,7 @@
 
     pytest benchmarks --benchmark-json=RUN.json && python benchmarks/pictures.py RUN.json
 
-Charts are the report's own, with its light colours written out, for a picture in a page has no style of its own.
+Charts are those of the report, with its light colours inlined, because an embedded picture does not inherit styles.
 """
 
 import json
@@ -19,7 +19,7 @@ PICTURES = Path(__file__).parent.parent / "docs" / "pictures"
 LIGHT = {**dict(pair.split(":") for pair in charts.LIGHT.split(";")), "--ink": "#1d2328", "--soft": "#4d5761",
          "--line": "#dde2e6"}  # fmt: skip
 MARGIN, HEAD = 12, 46  # around a chart, and for its title
-SHOWN = 1.2  # seconds of the two devices at work
+SHOWN = 1.2  # seconds of the two devices' activity
 
 
 def picture(title: str, below: str, chart: str) -> str:
@@ -43,7 +43,7 @@ def percent(share: float) -> str:
 
 
 def padding(promises: Mapping[str, float]) -> str:
-    """Work over real work against the number of shapes."""
+    """Padded work over real work, by number of shapes."""
     name = re.compile(r"plan: computed work over real work, (\d+) shape")
     matches = {key: name.match(key) for key in promises}
     points = sorted((int(found[1]), 100 * (promises[key] - 1)) for key, found in matches.items() if found)
@@ -54,7 +54,7 @@ def padding(promises: Mapping[str, float]) -> str:
 
 
 def ways(run: Mapping[str, Any]) -> Dict[str, Dict[str, float]]:
-    """What each way to bring lengths to a compiled step came to."""
+    """The figures of each padding strategy."""
     found: Dict[str, Dict[str, float]] = {}
     for one in run["benchmarks"]:
         found.update(one["extra_info"].get("ways", {}))
@@ -77,7 +77,7 @@ def trace_seconds(found: Mapping[str, Mapping[str, float]]) -> str:
 
 
 def two_devices(info: Mapping[str, Any]) -> str:
-    """When each of the two devices was at work."""
+    """The intervals in which each of the two devices was busy."""
     left, wide, row = 60, charts.WIDTH - 74, 34
     start = info["model"][2][0]
     body: List[str] = []
@@ -97,9 +97,9 @@ def two_devices(info: Mapping[str, Any]) -> str:
     return picture("Two devices at work at once", below, chart)
 
 
-def _within(spells: Sequence[Sequence[float]], start: float) -> List[Sequence[float]]:
-    moved = [(max(0.0, began - start), min(SHOWN, ended - start)) for began, ended in spells]
-    return [spell for spell in moved if spell[1] > spell[0]]
+def _within(intervals: Sequence[Sequence[float]], start: float) -> List[Sequence[float]]:
+    moved = [(max(0.0, began - start), min(SHOWN, ended - start)) for began, ended in intervals]
+    return [interval for interval in moved if interval[1] > interval[0]]
 
 
 def buffers(shares: Mapping[str, float]) -> str:

@@ -1,9 +1,9 @@
-"""Promises: named measurements that are held against a bar, and a table of all verdicts.
+"""Promises: named measurements that must meet a bar, and a table of all verdicts.
 
-What is judged survives a busy machine. A count (traces, padded frames, bytes, instructions) is the same every time: it
-is measured once. A ratio is of two things measured in turns in one run: other work can still spoil it, never flatter
-it for long, so it has ATTEMPTS before it counts as broken. Both are held against the bar that stands in the test, and
-against what was measured before, in `baselines/promises.json`.
+Verdicts do not depend on the load of the machine. A count (traces, padded frames, bytes, instructions) is deterministic
+and measured once. A ratio compares two things measured in turns in one run: other load can still make it worse, but
+hardly better, so it has ATTEMPTS before it counts as broken. Both are compared with the bar in the test, and with the
+baseline in `baselines/promises.json`.
 """
 
 import json
@@ -15,9 +15,9 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 import attrs
 
 ATTEMPTS = 3
-KEEPS = 0.5  # of a baseline's ratio must be left, where a promise says nothing else
-BYTES_KEEP = 0.6  # of memory: releases of Python and numpy differ
-COUNTS_KEEP = 1 - 1e-9  # all of it, but for the last digits of a division
+KEEPS = 0.5  # default share of a baseline's ratio that must be kept
+BYTES_KEEP = 0.6  # the same for memory: releases of Python and numpy differ
+COUNTS_KEEP = 1 - 1e-9  # the same for counts: all but rounding errors
 BASELINE = Path(__file__).parent / "baselines" / "promises.json"
 TIMES = Path(__file__).parent / "baselines" / "times.json"  # by machine
 AT_LEAST, AT_MOST = "at least", "at most"
@@ -25,12 +25,12 @@ RATIO, COUNT, BYTES, INSTRUCTIONS = "ratio", "count", "bytes", "instructions"
 
 
 class BrokenPromise(AssertionError):
-    """Which promise, its bar and what was measured."""
+    """A broken promise: its name, its bar and the measured figure."""
 
 
 @attrs.frozen
 class Bar:
-    """What a figure must be."""
+    """A bound on a figure."""
 
     sense: str  # AT_LEAST or AT_MOST
     value: float
@@ -42,19 +42,19 @@ class Bar:
         return max(one, other) if self.sense == AT_LEAST else min(one, other)
 
     def loosened(self, baseline: float, keeps: float) -> "Bar":
-        """The bar that a baseline makes: so much of it must be kept."""
+        """The bar derived from a baseline, of which the share `keeps` must be kept."""
         return Bar(self.sense, baseline * keeps if self.sense == AT_LEAST else baseline / keeps)
 
 
 @attrs.frozen
 class Verdict:
-    """A line of the table."""
+    """A row of the table."""
 
     name: str
     kind: str
     bar: Bar
     measured: Optional[float]  # None: measuring failed
-    before: Optional[float]  # the baseline, where there is one to compare with
+    before: Optional[float]  # the baseline, if there is a comparable one
     is_held: bool
     attempts: int
 
@@ -71,30 +71,30 @@ class Verdict:
 
 
 def shown(value: Optional[float]) -> str:
-    """A figure for people."""
+    """A figure as text."""
     if value is None:
         return "-"
     return f"{value:,.0f}" if value == int(value) or abs(value) >= 1000 else f"{value:.3g}"
 
 
 class Judge:
-    """Holds figures against their bars and baselines, and remembers every verdict."""
+    """Compares figures with their bars and baselines, and keeps every verdict."""
 
     def __init__(self, baseline: Dict[str, Any], tensorflow: str) -> None:
         self._baseline, self._tensorflow = baseline, tensorflow
         self.verdicts: List[Verdict] = []
 
     def ratio(self, name: str, measure: Callable[[], float], bar: Bar, keeps: float = KEEPS) -> float:
-        """A ratio of two things that `measure` takes in turns; the best of the attempts counts.
+        """Judge a ratio of two things that `measure` runs in turns; the best of the attempts counts.
 
-        `keeps`: how much of a baseline must be left; 0: nothing, the bar alone counts.
+        `keeps`: the share of a baseline that must be kept; 0: the baseline is ignored.
         """
         return self._judged(name, RATIO, measure, bar, keeps, ATTEMPTS)
 
     def count(self, name: str, measure: Callable[[], float], bar: Bar, kind: str = COUNT) -> float:
-        """What is the same every time, and must not get worse. Of bytes more may be used.
+        """Judge a deterministic figure, which must not get worse; only BYTES may grow somewhat.
 
-        INSTRUCTIONS are those of TensorFlow's graphs, and compared with the same release's only.
+        INSTRUCTIONS are those of TensorFlow's graphs, and compared only with the same release.
         """
         return self._judged(name, kind, measure, bar, BYTES_KEEP if kind == BYTES else COUNTS_KEEP, 1)
 
@@ -145,20 +145,20 @@ def read_baseline(path: Path = BASELINE) -> Dict[str, Any]:
 
 
 def table(rows: Sequence[Sequence[str]], heads: Sequence[str]) -> List[str]:
-    """Lines of columns that are as wide as their longest cell."""
+    """The lines of a table, with each column as wide as its longest cell."""
     widths = [max(len(row[column]) for row in [heads, *rows]) for column in range(len(heads))]
     lines = [heads, ["-" * width for width in widths], *rows]
     return ["  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip() for line in lines]
 
 
 def processor_seconds(run: Callable[[], Any]) -> float:
-    """What this process worked, and not how long others kept it waiting."""
+    """The processor time of this process; unlike wall time it excludes waiting for other processes."""
     start = time.process_time()
     run()
     return time.process_time() - start
 
 
 def in_turns(one: Callable[[], Any], other: Callable[[], Any], rounds: int) -> float:
-    """How many times the work of `other` is that of `one`: the median over rounds in which both run."""
+    """The processor time of `one` over that of `other`: the median of rounds in which both run."""
     one(), other()
     return statistics.median(processor_seconds(one) / processor_seconds(other) for _ in range(rounds))

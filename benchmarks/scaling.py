@@ -2,9 +2,9 @@
 
     python benchmarks/scaling.py plan,epoch 100000 1000000 10000000
 
-Each figure is of a process that does nothing else, in seconds of a processor: `index` reads the metadata of a corpus
-and opens the file of every line for its header; `cached` reads it again, from the cache; `plan` plans as many
-lengths like LJSpeech's; `epoch` is one epoch's order; `features-SIZE` makes the GPT's features as workers do.
+Each figure is measured in a process of its own, in processor seconds: `index` reads the metadata of a corpus and opens
+the file of every line for its header; `cached` reads it again, from the cache; `plan` plans as many lengths like
+LJSpeech's; `epoch` is the order of one epoch; `features-SIZE` computes the GPT's features as workers do.
 """
 
 import functools
@@ -36,7 +36,7 @@ TEXT = "in being comparatively modern, said the {0:08d}th of them."
 
 
 def make(root: Path, count: int) -> None:
-    """A corpus in LJSpeech's layout, whose folders are links to the first: each file is found and opened as its own."""
+    """A corpus in LJSpeech's layout, whose folders are links to the first: each file is found and opened separately."""
     first = root / "wavs" / "00000"
     first.mkdir(parents=True)
     for number in range(min(FOLDER, count)):
@@ -75,7 +75,7 @@ def epoch(_root: str, count: int) -> float:
 
 
 def features(root: str, count: int, size: str) -> float:
-    """What a worker of tf.data service does for the GPT's batches, with the graph it is sent: 16 recordings each."""
+    """Compute the GPT's features, 16 recordings a batch, with the graph that workers of tf.data service are sent."""
     from xtts.audio.mel import MelSpec
     from xtts.model.codec import Codec
     from xtts.model.layers import variables_to_constants
@@ -120,7 +120,7 @@ KINDS = {
 
 
 def measured(kind: str, root: Path, count: int) -> Dict[str, Any]:
-    """One figure, of a process of its own."""
+    """One figure, measured in a process of its own."""
     command = [sys.executable, __file__, "--one", kind, str(root), str(count)]
     answer = subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout
     found: Dict[str, Any] = json.loads(answer)
@@ -138,7 +138,7 @@ def main() -> None:
     for count in map(int, sys.argv[2:]):
         with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR", ".")) as folder:
             if "index" in kinds:
-                make(Path(folder).resolve(), count)  # a link to a relative name would lead nowhere
+                make(Path(folder).resolve(), count)  # links to relative paths would be broken
             found += [measured(kind, Path(folder), count) for kind in kinds]
     print(json.dumps(found, indent=1))
 

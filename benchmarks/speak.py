@@ -3,10 +3,10 @@
     python speak.py weights FILE
     python speak.py coqui|uncached|graph|xla FILE THREADS greedy|sampled
 
-The first makes random weights under their published names. The second loads them into the PyPI package coqui-tts or
-into this one, and speaks the same text in the same style: it writes a JSON line when it is ready, one after each
-sentence it is asked for, and, asked for nothing more, one with its traces. `uncached` reads the whole sequence again
-for every code.
+The first writes random weights under their published names. The second loads them into the PyPI package coqui-tts or
+into this one, and speaks the same text with the same conditioning latents: it writes a JSON line when it is ready, one
+after each sentence, and one with its traces at the end of its input. `uncached` has no key-value cache: it processes
+the whole sequence again for every code.
 """
 
 import json
@@ -15,13 +15,13 @@ import time
 from pathlib import Path
 
 LAYERS, WIDTH, HEADS = 4, 256, 4
-TEXT, CODES, UNCACHED_CODES = 60, 200, 8  # tokens of the text, codes that are spoken
+TEXT, CODES, UNCACHED_CODES = 60, 200, 8  # text tokens, and codes to generate
 TEXT_TOKENS, AUDIO_TOKENS = 6681, 1026
 TEMPERATURE, TOP_K, TOP_P, PENALTY = 0.75, 50, 0.85, 10.0  # XTTS-v2's own
 
 
 def inputs():
-    """A text without marks, [1, T], and a style, [1, 32, width]."""
+    """A text without special tokens, [1, T], and conditioning latents, [1, 32, width]."""
     import numpy as np
 
     random = np.random.default_rng(0)
@@ -40,7 +40,7 @@ def gpt_of_ours():
 
 
 def write_weights(path):
-    """Weights of ours under published names and with published axes; the stop is never the best code."""
+    """Write random weights in the published layout; the stop is never the most likely code."""
     import numpy as np
     from safetensors.numpy import save_file
 
@@ -55,7 +55,7 @@ def write_weights(path):
 
 
 def coqui(path, threads, is_sampled):
-    """The generation of coqui-tts, as its XTTS calls it."""
+    """Generation by coqui-tts, as its XTTS calls it."""
     import torch
     from safetensors.torch import load_file
     from TTS.tts.layers.xtts.gpt import GPT
@@ -89,7 +89,7 @@ def coqui(path, threads, is_sampled):
 
 
 def ours(way, path, threads, is_sampled):
-    """The generation of this package."""
+    """Generation by this package."""
     import numpy as np
     import tensorflow as tf
     from safetensors.numpy import load_file

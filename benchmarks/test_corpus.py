@@ -1,8 +1,8 @@
 """Promise: a corpus that was read once is not read again.
 
-What a first index, sound check and measuring cost in processor time, over the second ones, taken in turns. The files
-are links to a few, so that making them takes seconds; each is opened and stat'ed as its own. The long form has a
-hundred thousand lines.
+Ratios of the processor time of the first index, audio check and length measurement to that of the second, taken in
+turns. The files are links to a few, so that making them takes seconds; each is opened and stat'ed separately. The long
+form has a hundred thousand lines.
 """
 
 import os
@@ -18,10 +18,10 @@ from xtts.corpus import check, index, lengths
 from xtts.recipe.schema import AudioSection
 
 LINES, MANY = 10_000, 100_000
-FROM_CACHE = {"wav": at_least(1.5), "ogg": at_least(6.0)}  # times the work of an index from the cache
+FROM_CACHE = {"wav": at_least(1.5), "ogg": at_least(6.0)}  # time of an index from files over one from the cache
 HEADER = at_least(2.5)  # soundfile.info over reading a wav's first bytes
-CHECKED = at_least(5.0)  # a first sound check over a second
-ENCODED = at_most(LINES)  # texts, in two measurings
+CHECKED = at_least(5.0)  # a first audio check over a second
+ENCODED = at_most(LINES)  # texts encoded in two measurements
 LINKS = 20_000  # to one file: file systems allow some tens of thousands
 ROUNDS = 3
 
@@ -44,14 +44,14 @@ def make(root, lines, extension):
 
 
 def seconds(function, *arguments, **options):
-    """Processor time, and what was made in it."""
+    """The processor time of a call, and its result."""
     start = time.process_time()
     result = function(*arguments, **options)
     return time.process_time() - start, result
 
 
 def fresh_and_cached(root, folder):
-    """The best times of an index made from files and of one made from the cache, taken in turn."""
+    """The best times of an index made from files and of one made from the cache, measured in turns."""
     fresh, cached = [], []
     for turn in range(ROUNDS):
         fresh.append(seconds(index.read_corpus, root, cache=folder / str(turn)))
@@ -65,7 +65,7 @@ def fresh_and_cached(root, folder):
     ("lines", "extension"), [(LINES, "wav"), (LINES, "ogg"), pytest.param(MANY, "wav", marks=pytest.mark.long)]
 )
 def test_an_index_is_kept(lines, extension, tmp_path, monkeypatch, promise):
-    """Every line is indexed; from the cache no file is opened, and it takes less work, most where libsndfile opens."""
+    """Every line is indexed; with the cache no file is opened, which saves time, most of all with libsndfile."""
     (tmp_path / "corpus").mkdir()
     root = make(tmp_path / "corpus", lines, extension)
     attempts = iter(range(9))
@@ -82,7 +82,7 @@ def test_an_index_is_kept(lines, extension, tmp_path, monkeypatch, promise):
 
 
 def test_a_header_by_hand_is_faster_than_libsndfile(tmp_path, promise, benchmark):
-    """Reading a wav's first bytes takes a fraction of the time of opening it to decode."""
+    """Parsing a wav's first bytes takes a fraction of the time of opening it with libsndfile."""
     soundfile.write(str(tmp_path / "a.wav"), 0.5 * np.sin(np.arange(2205) * 0.1), 22050)
     path, size = str(tmp_path / "a.wav"), (tmp_path / "a.wav").stat().st_size
 
@@ -99,7 +99,7 @@ def test_a_header_by_hand_is_faster_than_libsndfile(tmp_path, promise, benchmark
 
 
 def test_sound_check_and_token_counts_are_kept(tmp_path, promise):
-    """A second sound check and a second measuring decode and encode nothing, and take a fraction of the time."""
+    """A second audio check and length measurement decode and encode nothing, and take a fraction of the time."""
     (tmp_path / "corpus").mkdir()
     root, attempts = make(tmp_path / "corpus", LINES, "wav"), iter(range(9))
     checked = []

@@ -1,7 +1,7 @@
 """Promise: features take a fraction of the time of librosa's mels, soundfile's floats and scipy's filter.
 
-Each pair runs in turns, in one process on one core, and the median of the ratios counts. Time is the processor's, not
-the clock's, so that other work on the machine flatters neither side.
+Each pair runs in turns, in one process on one core, and the median of the ratios counts. Times are processor times, so
+that other load on the machine favours neither side.
 """
 
 import time
@@ -21,20 +21,20 @@ from xtts.audio.mel import CODEC, CONDITIONING, SPEAKER, MelSpec, filterbank, lo
 SECONDS = 6.6  # the mean of LJSpeech
 ROUNDS = 21
 
-MEL_OVER_LIBROSA = at_least(1.9)  # librosa takes at least so many times as long, even when its filterbank is given
+MEL_OVER_LIBROSA = at_least(1.9)  # librosa's time over ours, even with a precomputed filterbank
 READ_OVER_FLOATS = at_least(3.0)  # soundfile.read(dtype="float32") of a 16-bit wav
 RESAMPLE_OVER_POLYPHASE = at_least(1.5)  # scipy.signal.resample_poly, 48 kHz to 22.05 kHz
 
 
 @pytest.fixture(autouse=True)
 def one_thread() -> Iterator[None]:
-    """Linear algebra on one core: threads that wait for each other would count as work."""
+    """Linear algebra on one core: busy waiting of threads would count as processor time."""
     with threadpool_limits(1):
         yield
 
 
 def speech(sample_rate: int, seconds: float = SECONDS) -> np.ndarray:
-    """A gliding voice in noise: features take as long for it as for any other sound."""
+    """A gliding tone in noise; the time of features does not depend on the audio."""
     at = np.arange(int(seconds * sample_rate)) / sample_rate
     turns = np.cumsum(120 + 30 * np.sin(2 * np.pi * at)) / sample_rate
     voice = sum(np.sin(2 * np.pi * n * turns) / n for n in range(1, 30))
@@ -61,13 +61,13 @@ def as_librosa(spec: MelSpec) -> Dict[str, Any]:
 
 @pytest.mark.parametrize("spec", [CODEC, CONDITIONING, SPEAKER], ids=["codec", "conditioning", "speaker"])
 def test_mel_outruns_librosa(spec: MelSpec, promise: Any, benchmark: Any) -> None:
-    """A mel takes little more than half of what librosa takes for the same one, or less."""
+    """A mel takes at most little more than half of librosa's time for the same one."""
     wave = speech(spec.sample_rate)
-    # librosa has no pre-emphasis here, so it is given a wave that has it already, for nothing.
-    heard = wave - spec.preemphasis * np.concatenate([wave[1:2], wave[:-1]]) if spec.preemphasis else wave
+    # librosa's mel has no pre-emphasis, so it is applied to its input beforehand, untimed.
+    emphasised = wave - spec.preemphasis * np.concatenate([wave[1:2], wave[:-1]]) if spec.preemphasis else wave
 
     def theirs() -> np.ndarray:
-        return librosa.feature.melspectrogram(y=heard, **as_librosa(spec))
+        return librosa.feature.melspectrogram(y=emphasised, **as_librosa(spec))
 
     def ours() -> np.ndarray:
         return mel(wave, spec)
@@ -76,7 +76,7 @@ def test_mel_outruns_librosa(spec: MelSpec, promise: Any, benchmark: Any) -> Non
     benchmark.pedantic(ours, rounds=ROUNDS)
 
     def stft_only() -> np.ndarray:
-        return _librosa_without_filterbank(heard, spec)
+        return _librosa_without_filterbank(emphasised, spec)
 
     name = f"features: librosa's time over ours, mel of n_fft {spec.n_fft}"
     promise.ratio(name, lambda: in_turns(theirs, ours, ROUNDS), MEL_OVER_LIBROSA)
@@ -84,14 +84,14 @@ def test_mel_outruns_librosa(spec: MelSpec, promise: Any, benchmark: Any) -> Non
 
 
 def _librosa_without_filterbank(wave: np.ndarray, spec: MelSpec) -> np.ndarray:
-    """What melspectrogram does, but for building its filterbank anew for every clip."""
+    """librosa's melspectrogram, without building the filterbank for every clip."""
     settings = {name: as_librosa(spec)[name] for name in ("n_fft", "win_length", "hop_length", "window", "pad_mode")}
     energies = np.abs(librosa.stft(wave, **settings)) ** 2
     return np.einsum("ft,fm->mt", energies, filterbank(spec), optimize=True)
 
 
 def test_16_bit_outruns_floats(promise: Any, benchmark: Any, tmp_path: Any) -> None:
-    """A 16-bit wav becomes float32 in a third of the time that soundfile needs, or less."""
+    """Reading a 16-bit wav as float32 takes at most a third of soundfile's time."""
     path = tmp_path / "clip.wav"
     wav.write_wav(path, speech(22050), 22050)
 
@@ -125,7 +125,7 @@ def test_resampling_outruns_polyphase(promise: Any, benchmark: Any) -> None:
 
 
 def test_griffin_lim_is_fit_to_listen(benchmark: Any) -> None:
-    """How long a second of sound takes to come back from its mel; kept for people."""
+    """The time of Griffin-Lim for a second of audio; recorded but not judged."""
     logs = log_mel(speech(CODEC.sample_rate), CODEC)
     start = time.process_time()
     benchmark.pedantic(griffin_lim, (logs, CODEC), rounds=3)

@@ -1,8 +1,8 @@
 """Promise: the model does not wait for data, and both devices work at once.
 
-Real features of real recordings are made on one logical CPU device while a GPT trains on another: `dual.py`, in a
-process of its own. What is judged are shares of one run's time. What a buffer is worth is tried on a source whose
-batches take unevenly long, by sleeping; the least disturbed of some rounds counts, for each size alike.
+Features of real recordings are computed on one logical CPU device while a GPT trains on another: `dual.py`, in its own
+process. Shares of one run's time are judged. The effect of the buffer size is measured with a source whose batches take
+unevenly long, by sleeping; for each size the least disturbed of several rounds counts.
 """
 
 import sys
@@ -20,11 +20,11 @@ from xtts.pipeline.sources import HostBatch
 from xtts.planning.batch_order import BatchOrder
 from xtts.planning.shapes import Shape
 
-WAITED = at_most(0.10)  # share of the training loop; a few thousandths where nothing else goes on
-OVERLAP = at_least(0.75)  # share of the data device's time in which the model's worked too
+WAITED = at_most(0.10)  # share of the training loop; a few thousandths on an idle machine
+OVERLAP = at_least(0.75)  # share of the data device's time in which the model device was busy too
 TRACES = at_most(0)  # after the start
 UNEVEN = at_most(0.5)  # waiting with a buffer of 8 batches over waiting with one of 1
-NOT_COMPARED = 0.0  # shares near 0 are held against their bar alone: thousandths come and go
+NOT_COMPARED = 0.0  # shares near 0 are not compared with the baseline: they vary by thousandths
 BUFFERS, ROUNDS = (1, 2, 4, 8, 16), 5  # batches
 SIZE = Shape(text_length=1, mel_frames=4, joint_length=41, batch_size=1)
 
@@ -38,7 +38,7 @@ def pair(tmp_path_factory: Any) -> Iterator[Program]:
 
 
 def test_the_model_does_not_wait_and_both_devices_work(pair: Program, promise: Any, benchmark: Any) -> None:
-    """Features are made while the model trains, and are there when it asks for them; nothing is traced any more."""
+    """Features are computed while the model trains, and ready when it needs them; nothing is retraced."""
     assert pair.first["mode"] == "dual"
     benchmark.pedantic(pair.turn, ("4",), rounds=1)
 
@@ -52,7 +52,7 @@ def test_the_model_does_not_wait_and_both_devices_work(pair: Program, promise: A
 
 
 class Uneven:
-    """A source of which every eighth batch takes as long as six steps, and the others hardly any time."""
+    """A source whose every eighth batch takes as long as six steps, and the others hardly any time."""
 
     def __init__(self, long: float) -> None:
         self._long = long
@@ -69,7 +69,7 @@ class Uneven:
 
 
 def waiting(buffer_size: int, step: float = 0.01, steps: int = 64) -> float:
-    """The share of its time that a model waits, whose steps take so many seconds."""
+    """The share of the time that a model waits, if its steps take `step` seconds."""
     order = BatchOrder(np.zeros(64, np.int16), (1,), 0)
     waited, began = 0.0, time.monotonic()
     with Prefetcher(order, Uneven(6 * step), 0, steps, buffer_size=buffer_size) as feed:
@@ -80,13 +80,13 @@ def waiting(buffer_size: int, step: float = 0.01, steps: int = 64) -> float:
 
 
 def test_a_buffer_evens_out_what_takes_unevenly_long(promise: Any, benchmark: Any) -> None:
-    """Batches that come in bursts are no trouble with a buffer that holds a burst."""
+    """Batches that arrive in bursts cause no waiting if the buffer holds a burst."""
     benchmark.pedantic(waiting, (8,), rounds=1)
     found: Dict[int, float] = {}
 
     def measured() -> float:
         shares: Dict[int, List[float]] = {size: [] for size in BUFFERS}
-        for turn in range(ROUNDS):  # in another order each time: what else the machine does must not speak for a size
+        for turn in range(ROUNDS):  # in another order each time, so that other load favours no size
             for size in BUFFERS[turn % len(BUFFERS) :] + BUFFERS[: turn % len(BUFFERS)]:
                 shares[size].append(waiting(size))
         found.update({size: min(some) for size, some in shares.items()})  # a stall only ever adds to the waiting

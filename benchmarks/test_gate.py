@@ -1,8 +1,8 @@
-"""The gate itself: a branch that breaks a promise is turned away, whatever else it does.
+"""The gate itself: a branch that breaks a promise fails the benchmarks.
 
-Two branches are broken on purpose, by an edit that a person could make: a shape is left free, and the feed sleeps. Each
-is a copy of this project on which the benchmarks run as they run here; the promise in question must be broken and the
-run must fail, with the promises beside it held. That the same tests hold on this branch is what they themselves show.
+Two copies of this project are broken on purpose, by plausible edits: a function loses its signature, the prefetcher
+sleeps. On each the benchmarks run as usual; the promise in question must be broken and the run must fail, while the
+other promises are kept. That the tests pass without the edits is shown by the tests themselves.
 """
 
 import json
@@ -22,7 +22,7 @@ COPIED = ("xtts", "benchmarks", "tests", "pyproject.toml")
 
 
 class Branch(NamedTuple):
-    """An edit, the test that meets it, and what the table must say."""
+    """An edit, the test that detects it, and the expected lines of the table."""
 
     path: str
     before: str
@@ -83,7 +83,7 @@ def judge(before: float = 10.0, tensorflow: str = "2.21.0") -> Judge:
 
 
 def test_a_count_that_rises_is_broken_even_below_its_bar() -> None:
-    """What was ten before may be ten or nine, and not eleven; of bytes more is allowed."""
+    """If the baseline is ten, ten or nine is accepted and eleven is not; bytes may grow somewhat."""
     assert judge().count("it", lambda: 10, at_most(20)) == 10
     with pytest.raises(BrokenPromise, match=r"it: 11; promised is at most 10, for it was 10"):
         judge().count("it", lambda: 11, at_most(20))
@@ -93,14 +93,14 @@ def test_a_count_that_rises_is_broken_even_below_its_bar() -> None:
 
 
 def test_instructions_are_compared_with_the_same_release_only() -> None:
-    """Another TensorFlow builds other graphs of the same step."""
+    """Another TensorFlow release builds other graphs of the same step."""
     assert judge(tensorflow="2.4.4").count("it", lambda: 11, at_most(20), INSTRUCTIONS) == 11
     with pytest.raises(BrokenPromise):
         judge().count("it", lambda: 11, at_most(20), INSTRUCTIONS)
 
 
 def test_a_ratio_has_some_attempts_and_a_margin() -> None:
-    """A machine that others use spoils a measurement now and then, but not all of them."""
+    """Other load on the machine occasionally spoils a measurement, but not all of them."""
     figures = iter([1.0, 1.5, 8.0])
     assert judge().ratio("it", lambda: next(figures), at_least(2.0)) == 8.0
     asked = []
@@ -115,7 +115,7 @@ def test_a_ratio_has_some_attempts_and_a_margin() -> None:
 
 
 def test_a_baseline_is_made_of_runs_that_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The median of ratios, the worst of counts, the shortest of times; a run with a broken promise is refused."""
+    """The baseline has medians of ratios, worst counts, shortest times; a run with a broken promise is refused."""
     monkeypatch.setattr(keep, "BASELINE", tmp_path / "promises.json")
     monkeypatch.setattr(keep, "TIMES", tmp_path / "times.json")
     machine = {"cpu_model": "a processor", "cores": 2, "tensorflow": "2.21.0"}

@@ -1,7 +1,7 @@
 """Promise: a plan wastes little work, loses no clip, and is made of a million utterances in seconds.
 
-Work ratios on lengths like LJSpeech's are counted. The time of planning is judged beside that of sorting the same
-lengths, in turns, and against a corpus of a quarter of the size; its memory in a process that does nothing else.
+Work ratios on lengths like LJSpeech's are counted. The time of planning is compared with that of sorting the same
+lengths, in turns, and with that of a quarter of them; its memory is measured in a process of its own.
 """
 
 import subprocess
@@ -19,8 +19,8 @@ from xtts.planning.sizes import SIZES, StepCost, step_cost
 from xtts.recipe.loading import parse_recipe
 from xtts.training.stages import stages_of
 
-MARKS = 4  # [START] [STOP] [start] [stop]
-OVERHEAD = int(shapes.joint_length(0, 0))  # latents, marks and stops
+MARKS = 4  # special tokens: [START] [STOP] [start] [stop]
+OVERHEAD = int(shapes.joint_length(0, 0))  # latents, special tokens and stops
 
 # Padded work over real work with four shapes and with eight.
 BARS = {4: at_most(1.19), 8: at_most(1.10)}
@@ -46,7 +46,7 @@ def ratios(joint, work):
     "way", ["text, marks and codes in v2", "all tokens in tiny", "all tokens in v2", "tokens alone"]
 )
 def test_padded_work_over_real_work(way, promise):
-    """Four and eight shapes stay within the bars, however the work is counted."""
+    """The padded work of four and eight shapes meets the bars, however it is counted."""
     text, mel = ljspeech_like(13_100)
     joint = shapes.joint_length(text, mel)
     counted = {
@@ -61,7 +61,7 @@ def test_padded_work_over_real_work(way, promise):
 
 @pytest.mark.parametrize("number", COMPUTED)
 def test_a_whole_plan_stays_within_the_bars_and_loses_no_clip(number, promise):
-    """The plan of a recipe, which also avoids blank rows, keeps every clip and is no worse than it was."""
+    """The plan of a recipe, which also avoids blank rows, keeps every clip and is no worse than the baseline."""
     text, mel = ljspeech_like(13_100)
     found = make_plan(parse_recipe(f"[data]\nshape_count = {number}"), text, mel, 60)
     assert found.work.ratio <= found.work.computed
@@ -88,7 +88,7 @@ print(peak_bytes() // 10**6)
 
 
 def test_a_million_utterances_in_seconds(promise, benchmark):
-    """A million utterances are planned, ordered and told; so is a quarter of them in a quarter of the time."""
+    """A million utterances are planned, ordered and summarised in seconds; a quarter takes a quarter of the time."""
     text, mel = ljspeech_like(MILLION)
     few = np.ascontiguousarray(text[::4]), np.ascontiguousarray(mel[::4])
 
@@ -111,7 +111,7 @@ def test_a_million_utterances_in_seconds(promise, benchmark):
 
 
 def test_a_million_utterances_in_memory(promise):
-    """A process that does nothing else stays within the bar at its peak, Python and numpy included."""
+    """The peak memory of a process that only plans meets the bar, including Python and numpy."""
     command = [sys.executable, "-c", PEAK, str(Path(__file__).parent)]
 
     def peak():

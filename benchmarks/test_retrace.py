@@ -1,14 +1,14 @@
 """Promise: no step is traced twice, and planned shapes waste neither frames nor time.
 
-Four ways to bring one distribution of lengths, LJSpeech's, to a compiled step: a function without a signature on free
-shapes, one relaxed function, one fixed shape of 200 x 800, and K planned shapes. Padded frames and traces are counted;
-real frames a second are compared as ratios of steps that took turns. The long form has the tiny model and whole runs:
+Four padding strategies for a compiled step on LJSpeech's distribution of lengths: a function without a signature, one
+relaxed function, one fixed shape of 200 x 800, and K planned shapes. Padded frames and traces are counted; real frames
+a second are compared as ratios of steps measured in turns. The long form has the tiny model and whole runs:
 
     pytest benchmarks/test_retrace.py -s -m long                   # as graphs: about five minutes
     XTTS_BENCH_XLA=8 pytest benchmarks/test_retrace.py -s -m long  # and 8 compiled by XLA: minutes more
 
-XTTS_BENCH_ROUNDS says how often each step is measured, XTTS_BENCH_DROPOUT with how much dropout. Time by the clock and
-processor time are both shown, and XTTS_BENCH_CLOCK says which is judged: "wall", or where others work "processor".
+XTTS_BENCH_ROUNDS is the number of measurements of each step, XTTS_BENCH_DROPOUT the dropout rate. Wall and processor
+time are both shown; XTTS_BENCH_CLOCK selects which is judged: "wall" or, on a shared machine, "processor".
 """
 
 import os
@@ -31,10 +31,10 @@ from xtts.training.placement import place_devices
 
 PLANNED = 4  # shapes
 UTTERANCES = 13_100
-FRESH = 4  # batches of which the naive way is measured: each is traced anew
+FRESH = 4  # batches that the naive way is measured on; each causes a new trace
 ROUNDS_QUICK = 5
 TRACES = {"fixed": at_most(1), "planned": at_most(PLANNED), "relaxed": at_most(1)}
-NAIVE = at_least(FRESH)  # traces: what the other ways are for
+NAIVE = at_least(FRESH)  # traces, which the other ways avoid
 FREE = at_most(0)  # traces after the start
 PADDED = {"fixed": at_most(0.40), "planned": at_most(0.25), "relaxed": at_most(0.10)}  # share of all frames computed
 OVER_FIXED = {"planned": at_least(1.1), "relaxed": at_least(1.1)}  # real frames for the same processor time
@@ -42,7 +42,7 @@ OVER_NAIVE = at_least(3.0)
 
 LIMIT_SHARE = 0.93  # of the zero-padding limit
 XLA_RATIO = 2.0  # of the fixed shape's frames a second
-NOISE = 1.05  # what a run may take longer than another, and still be as fast
+NOISE = 1.05  # a run that takes this many times as long counts as equally fast
 ROUNDS = int(os.environ.get("XTTS_BENCH_ROUNDS", "5"))
 XLA_SHAPES = int(os.environ.get("XTTS_BENCH_XLA", "0"))
 DROPOUT = float(os.environ.get("XTTS_BENCH_DROPOUT", "0"))
@@ -58,7 +58,7 @@ WAYS = {
 
 @pytest.fixture(scope="module")
 def small():
-    """One layer, under the name of the smallest size: what is compared is shapes, not models."""
+    """One layer, under the name of the smallest size: shapes are compared, not models."""
     tiny = SIZES["tiny"]
     gpt = attrs.evolve(tiny.gpt, layers=1, width=64, heads=2, conditioning_blocks=1, perceiver_layers=1)
     SIZES["tiny"] = attrs.evolve(tiny, gpt=gpt)
@@ -79,13 +79,13 @@ def ways(small, corpus):
 
 @pytest.mark.parametrize("name", WAYS)
 def test_padding_is_what_was_planned(name, corpus, promise):
-    """Frames of an epoch that are no sound, counted over the plan's own batches."""
+    """The share of padding frames in an epoch, counted over the planned batches, meets the bar."""
     found = make_plan(recipe_for(WAYS[name]), *corpus, Letters.size)
     promise.count(f"retrace: padded share of frames, {name}", lambda: padded_share(found, *corpus), PADDED[name])
 
 
 def test_every_way_is_measured(ways, corpus, promise, benchmark):
-    """Real frames a second of planned and relaxed shapes over those of one fixed shape; and each way's traces."""
+    """Planned and relaxed shapes train more real frames a second than one fixed shape, without retraces."""
     text, mel = corpus
     benchmark.pedantic(measure, (list(ways.values()), 1), rounds=1)
 
@@ -106,7 +106,7 @@ def test_every_way_is_measured(ways, corpus, promise, benchmark):
 
 
 def test_a_function_without_a_signature_is_traced_for_every_batch(ways, corpus, promise, benchmark):
-    """It spends its time on traces: one relaxed function takes the same batches several times as quickly."""
+    """It spends its time on tracing: one relaxed function is several times as fast on the same batches."""
     text, mel = corpus
     naive, random = Naive(ways["relaxed"]), np.random.RandomState(0)
     batches = []
@@ -118,7 +118,7 @@ def test_a_function_without_a_signature_is_traced_for_every_batch(ways, corpus, 
     spent = {}
 
     def both():
-        naive.function = type(naive)(ways["relaxed"]).function  # as if the program began
+        naive.function = type(naive)(ways["relaxed"]).function  # untraced, as at the start of a program
         spent.update(relaxed=0.0, naive=0.0)
         for one, _ in batches:
             spent["relaxed"] += processor_seconds(lambda one=one: ways["relaxed"].steps(one))
@@ -139,7 +139,7 @@ def test_a_function_without_a_signature_is_traced_for_every_batch(ways, corpus, 
 
 
 def test_free_lengths_are_traced_once_on_both_devices(promise, tmp_path):
-    """A real run with relaxed shapes: neither features nor steps are traced after the start, whatever lengths come."""
+    """A real run with relaxed shapes traces neither features nor steps after the start, for any lengths."""
     pair = Program(sys.executable, Path(__file__).parent / "dual.py", str(tmp_path), "relaxed")
     promise.count("retrace: traces after the start, relaxed, both devices", lambda: pair.turn("4")["traces"], FREE)
     pair.finish()
@@ -152,18 +152,18 @@ def _shown(way, text, mel):
 
 
 def planned_count(steps, text, mel):
-    """Shapes of a run with planned ones that does not say how many."""
+    """The number of planned shapes in a run with shape_count = "auto"."""
     return len(make_plan(recipe_for(steps=steps), text, mel, Letters.size).layout.shapes)
 
 
 def default_of(steps, text, mel):
-    """What a run on this machine takes that says nothing of shapes."""
+    """The padding strategy that a recipe without shape settings gets on this machine."""
     chosen = resolve_shapes(recipe_for(steps=steps)).data.shapes
     return chosen if chosen == "relaxed" else f"{planned_count(steps, text, mel)} planned"
 
 
 def table(ways, figures, frames, defaults):
-    """A line a way; the way that a recipe's run takes by default has a star."""
+    """A table with a row for each way; the default of a recipe has a star."""
     heads = "".join(f"{f'{name}, {steps} steps':>24}" for name, steps in RUNS.items())
     lines = [f"{'shapes':<16} {'frames/s':>9} {'ratio':>6} {'of the limit':>12} {'lost':>6} {'to start':>9}{heads}"]
     for way in ways:
@@ -180,9 +180,9 @@ def table(ways, figures, frames, defaults):
 @pytest.mark.long
 @pytest.mark.timeout(3000)
 def test_the_default_outruns_every_other_way():
-    """Planned shapes reach 93 % of what no padding would, or with XLA twice a fixed shape; and `auto` is the fastest.
+    """Planned shapes reach 93 % of the zero-padding limit, or with XLA twice a fixed shape; and `auto` is the fastest.
 
-    A run is as many steps of the default as its recipe has; other ways learn from as many frames.
+    A run has the steps of its recipe with the default; other ways train on as many frames.
     """
     text, mel = ljspeech_like(13_100)
     placement = place_devices(parse_recipe("[devices]\nbuffer_size = 50").devices)

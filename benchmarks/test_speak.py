@@ -1,8 +1,8 @@
-"""Promise: codes are spoken many times as quickly with what is remembered as without, and heard before the end.
+"""Promise: generation is many times as fast with a key-value cache as without, and streaming starts early.
 
-Speaking uncached, as a graph and compiled by XLA, each in a process of its own on the same weights, a sentence in
-turns (`speak.py`); then the time to the first chunk of a stream over that of the whole sentence. Beside coqui-tts:
-`python -m benchmarks.peers`.
+Generation uncached, as a graph and compiled by XLA, each in a process of its own with the same weights, a sentence at a
+time in turns (`speak.py`); then the time to the first chunk of a stream over that of the whole sentence. For a
+comparison with coqui-tts: `python -m benchmarks.peers`.
 """
 
 import statistics
@@ -23,7 +23,7 @@ from xtts.planning.sizes import SIZES
 
 ROUNDS, STREAM_ROUNDS = 3, 2
 SCRIPT = Path(__file__).parent / "speak.py"
-OVER_UNCACHED = at_least(6.0)  # codes for the same processor time; more than thirty on a still machine
+OVER_UNCACHED = at_least(6.0)  # codes in the same processor time; more than thirty on an idle machine
 PROGRAMS = at_most(1)  # traced or compiled
 FIRST = at_most(0.5)  # the first chunk over the whole sentence, of nine seconds
 LONG_FIRST = at_most(1 / 3)  # and of 28
@@ -31,7 +31,7 @@ TEXT = "the valley was quiet and the river ran on"
 
 
 def speed(program: Program, key: str) -> float:
-    """Codes a second, by the clock or by the processor, of the rounds latest."""
+    """Codes a second, by wall or processor time, of the latest rounds."""
     return statistics.median(turn["codes"] / turn[key] for turn in program.turns[-ROUNDS:])
 
 
@@ -47,7 +47,7 @@ def speakers(tmp_path_factory: Any) -> Any:
 
 
 def test_a_cache_pays(speakers: Any, promise: Any, benchmark: Any) -> None:
-    """Every way speaks the same codes, compiled once, and with a cache much quicker than without."""
+    """Every way generates the same codes, is compiled once, and is much faster with a cache than without."""
     spoken = {way: one.first["codes"] for way, one in speakers.items()}
     assert spoken["graph"] == spoken["xla"]
     assert spoken["graph"][: len(spoken["uncached"])] == spoken["uncached"]
@@ -75,7 +75,7 @@ def test_a_cache_pays(speakers: Any, promise: Any, benchmark: Any) -> None:
     ],
 )
 def test_the_first_sound_comes_early(parts: Any, positions: int, tmp_path: Path, promise: Any, benchmark: Any) -> None:
-    """The median of the ratios, of a tiny model that speaks as long as it can."""
+    """The first chunk of a stream takes a fraction of the whole sentence, with a tiny model that never stops."""
     tiny = SIZES["tiny"]
     size = attrs.evolve(tiny, gpt=attrs.evolve(tiny.gpt, audio_positions=positions))
     speaker = synthesizer.Synthesizer.load(make_run(tmp_path / "run", parts, stop=-99.0, size=size), lambda line: None)

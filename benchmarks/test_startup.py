@@ -1,6 +1,6 @@
-"""Promise: help, the schema and a mistake in a recipe are answered at once, and the doctor adds little to TensorFlow.
+"""Promise: --help, the schema and a mistake in a recipe are shown at once, and the doctor adds little to TensorFlow.
 
-Processor time of the command over that of a Python that does nothing, or that imports TensorFlow, in turns in one run.
+Processor time of the command over that of a Python that does nothing, or that imports TensorFlow, measured in turns.
 """
 
 import resource
@@ -14,7 +14,7 @@ from promises import at_most
 
 OVER_NOTHING = at_most(6.0)  # times `python -c pass`
 OVER_TENSORFLOW = at_most(2.5)  # times `python -c "import tensorflow"`
-KEEPS = 0.3  # of a baseline: what an empty Python costs depends on how packages are installed
+KEEPS = 0.3  # of a baseline: the time of an empty Python depends on how packages are installed
 ROUNDS = 9
 ROOT = Path(__file__).parent.parent
 
@@ -28,7 +28,7 @@ COMMANDS = {
 
 
 def worked(*command):
-    """Processor seconds of a program and all that it starts, and its exit status."""
+    """Processor seconds of a program and its child processes, and its exit status."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     status = subprocess.run([sys.executable, *command], cwd=str(ROOT), capture_output=True).returncode
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -48,7 +48,7 @@ def over(yardstick, arguments, expected, rounds):
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_answers_come_at_once(name, promise, benchmark):
-    """Nothing that a person waits for imports more than it needs."""
+    """Commands that should answer at once import no more than they need."""
     expected, arguments = COMMANDS[name]
     benchmark.pedantic(worked, ("-m", "xtts", *arguments), rounds=2, warmup_rounds=1)
     measure = lambda: over("pass", arguments, expected, ROUNDS)  # noqa: E731
@@ -56,7 +56,7 @@ def test_answers_come_at_once(name, promise, benchmark):
 
 
 def test_the_doctor_adds_little_to_tensorflow(promise, benchmark):
-    """It tries devices and a compiled function, and that takes little beside the import."""
+    """Trying devices and a compiled function takes little time beside the import."""
     nothing, _ = worked("-c", "import tensorflow")
     first = [benchmark.pedantic(worked, ("-m", "xtts", "doctor"), rounds=1)]
     assert first[0][1] == 0

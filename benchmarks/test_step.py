@@ -1,9 +1,9 @@
-"""Promise: a training step is traced once a shape, and as a graph or by XLA costs less than in eager mode.
+"""Promise: a training step is traced once for each shape, and costs less as a graph or by XLA than in eager mode.
 
-A small GPT takes steps in two shapes, eager, as a graph and compiled by XLA, one after the other in one process; what
-is judged is processor time as a ratio, traces, compilations and the operations of a step's graph. The long form has
-four layers, each way in a process of its own (`gpt_step.py`), with its memory. Beside coqui-tts: `python -m
-benchmarks.peers`.
+A small GPT takes steps in two shapes, eager, as a graph and compiled by XLA, in turns in one process; ratios of
+processor time, traces, compilations and the number of operations in a step's graph are judged. The long form has four
+layers, each way in a process of its own (`gpt_step.py`), and measures memory. For a comparison with coqui-tts:
+`python -m benchmarks.peers`.
 """
 
 import statistics
@@ -26,7 +26,7 @@ from xtts.training.placement import place_devices
 
 SHAPES, ROUNDS = 2, 5
 COST_OVER_EAGER = {"graph": at_most(0.9), "xla": at_most(0.9)}  # processor time of a step
-TRACES = at_most(SHAPES)  # one a shape, and for XLA as many compilations
+TRACES = at_most(SHAPES)  # one for each shape, and with XLA as many compilations
 OPERATIONS = at_most(6000)  # of the graph of one step
 SAME_LOSS = 1e-3  # between the ways, after as many steps
 LONG_ROUNDS, LONG_COST = 7, 1.1
@@ -47,7 +47,7 @@ class Eager:
 
 @pytest.fixture(scope="module")
 def steppers() -> Any:
-    """For each way its steps and their work; the three begin with the same weights."""
+    """For each way its steps and their inputs; all three start from the same weights."""
     tiny = SIZES["tiny"]
     gpt = attrs.evolve(tiny.gpt, layers=1, width=64, heads=2, conditioning_blocks=1, perceiver_layers=1)
     SIZES["tiny"] = attrs.evolve(tiny, gpt=gpt)
@@ -60,7 +60,7 @@ def steppers() -> Any:
 
 
 def test_a_step_is_traced_once_a_shape_and_costs_less_than_eager(steppers: Any, promise: Any, benchmark: Any) -> None:
-    """The three ways learn the same; the compiled ones in a fraction of the time, without another trace."""
+    """All three ways give the same losses; the compiled ones in a fraction of the time, without retraces."""
     calls = {way: one.steps for way, one in steppers.items()}
     calls["eager"] = Eager(steppers["eager"])
     losses, spent = {way: [] for way in calls}, {way: [] for way in calls}
@@ -93,7 +93,7 @@ def test_a_step_is_traced_once_a_shape_and_costs_less_than_eager(steppers: Any, 
 
 @pytest.mark.long  # XLA compiles for a minute
 def test_a_large_graph_outruns_eager_mode(capsys: Any) -> None:
-    """A step is traced once, whether as a graph or by XLA, and learns the same as in eager mode."""
+    """A step is traced once, as a graph or with XLA, and gives the same losses as in eager mode."""
     script = Path(__file__).parent / "gpt_step.py"
     ways: Dict[str, str] = dict.fromkeys(["eager", "graph", "xla"], sys.executable)
     steppers = in_rounds(ways, script, ["0.0", "2"], LONG_ROUNDS)

@@ -1,7 +1,7 @@
 """Programs that take turns, each of which measures itself.
 
-Each is a process of its own, in an environment of its own perhaps. It writes a JSON line when it is ready, one for
-every turn it is given, and, given none any more, a last one. Whatever else the machine does meets all of them alike.
+Each is a process, possibly with its own Python environment. It writes a JSON line when it is ready, one for every turn,
+and a last one at the end of its input. Taking turns, all are affected alike by other load on the machine.
 """
 
 import json
@@ -16,11 +16,11 @@ ENVIRONMENT = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES"
 
 
 class ProgramError(Exception):
-    """A program that ended before its time, with the last thing it said."""
+    """A program that ended too early; the message has the last line of its stderr."""
 
 
 class Program:
-    """A process that does its work once when it is asked to."""
+    """A process that does its work once for every turn."""
 
     def __init__(self, python: str, script: Path, way: str, *arguments: str) -> None:
         self.way, self._script = way, script
@@ -38,7 +38,7 @@ class Program:
         self.end: Dict[str, Any] = {}
 
     def turn(self, asked: str = "") -> Dict[str, Any]:
-        """One more; what is asked of it is up to the script."""
+        """One more turn; `asked` is passed to the script."""
         self._process.stdin.write(f"{asked}\n")
         self._process.stdin.flush()
         self.turns.append(self._line())
@@ -63,7 +63,7 @@ class Program:
 
 
 def in_rounds(pythons: Mapping[str, str], script: Path, arguments: Sequence[str], rounds: int) -> Dict[str, Program]:
-    """A program for each way, by the Python that runs it; after so many turns of each, one after the other."""
+    """Run a program for each way, with its Python, for `rounds` turns each, alternately; returns the programs."""
     programs = {way: Program(python, script, way, *arguments) for way, python in pythons.items()}
     for _ in range(rounds):
         for program in programs.values():

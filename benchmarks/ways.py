@@ -1,9 +1,9 @@
-"""Ways of padding LJSpeech's lengths to shapes, compared by steps of the GPT measured in turns.
+"""Padding strategies for LJSpeech's lengths, compared by GPT steps that are measured in turns.
 
-Every step is measured in turns with every other, and an epoch's time is the sum over its batches: of a static shape
-those of its shape, of free lengths, pool by pool, those of a batch that was drawn there, scaled by their work. The
-zero-padding limit is an epoch of the same steps in which every utterance costs what its own length costs: time for a
-token is a straight line in the length, fitted to the steps measured.
+All steps are measured in turns, and an epoch's time is the sum over its batches: for static shapes the time of each
+shape times its batches; for dynamic lengths the time of a typical batch of each pool, scaled by the pool's work. The
+zero-padding limit is an epoch in which every utterance costs only what its own length costs: the time of a token is a
+linear function of the length, fitted to the measured steps.
 """
 
 import time
@@ -38,27 +38,27 @@ dropout = {dropout}
 
 
 class Letters:
-    """As many tokens as an English corpus has."""
+    """A tokenizer with the vocabulary size of an English corpus."""
 
     size, start, stop = 60, 1, 0
 
 
 @attrs.define(eq=False)
 class Way:
-    """One way to bring lengths to shapes, and how long its steps take, by the clock and in processor time."""
+    """One padding strategy, and its step times, as wall and processor time."""
 
     name: str
     plan: object
     stage: TrainableGpt
     steps: TrainingSteps
     works: list
-    sizes: list  # of each work
-    batches: np.ndarray  # of an epoch, that each work stands for
-    start: np.ndarray  # seconds, of both
-    seconds: list  # by round, by work, of both
+    sizes: list  # shape of each work
+    batches: np.ndarray  # batches of an epoch that each work represents
+    start: np.ndarray  # [2] seconds, wall and processor
+    seconds: list  # by round, by work, [2]
 
     def figures(self, text, mel, clock):
-        """What is to be known of it by one of the CLOCKS."""
+        """The figures by one of the CLOCKS."""
         own = CLOCKS.index(clock)
         medians = np.median(self.seconds, axis=0)[:, own]
         frames = float(mel[self.plan.layout.shape_of >= 0].sum())
@@ -66,7 +66,7 @@ class Way:
         return Figures(speed, speed / self._limit(medians, text, mel), float(self.start[own]))
 
     def _limit(self, medians, text, mel):
-        """Frames a second if every utterance cost what its own length costs."""
+        """Frames a second if every utterance cost only what its own length costs."""
         joint = np.array([size.joint_length for size in self.sizes], float)
         rows = np.array([size.batch_size for size in self.sizes])
         line = np.polyfit(joint, medians / rows / joint, min(1, len(joint) - 1))
@@ -76,14 +76,14 @@ class Way:
 
 @attrs.frozen
 class Figures:
-    """Of one way, by one clock."""
+    """The figures of one strategy, by one clock."""
 
     speed: float  # real frames a second
     share: float  # of the zero-padding limit
     start: float  # seconds
 
     def run(self, frames):
-        """Seconds of a run that learns from so many frames, with its start."""
+        """Seconds of a run of this many frames, including its start."""
         return self.start + frames / self.speed
 
 
@@ -96,7 +96,7 @@ def recipe_for(data="", train="", steps=1000, dropout=0.0):
 
 
 def made(name, text, mel, placement, data, jit=False, dropout=0.0, is_traced=True):
-    """A way, traced unless it is to be eager."""
+    """Make a strategy, traced unless it will run eagerly."""
     recipe = recipe_for(data, f"jit_compile = {str(jit).lower()}", dropout=dropout)
     found = make_plan(recipe, text, mel, Letters.size)
     stage = TrainableGpt(recipe, Letters(), found.layout.shapes)
@@ -118,7 +118,7 @@ def made(name, text, mel, placement, data, jit=False, dropout=0.0, is_traced=Tru
 
 
 def drawn(found, text, mel):
-    """Of every two pools the size of a batch of the first epoch, and for how many such ones their work is enough."""
+    """For every two pools, a typical batch size of the first epoch, and their work as a number of such batches."""
     each = step_cost(SIZES["tiny"].gpt)
     pools = [[] for _ in found.layout.shapes[::2]]
     for batch in found.order.batches(0):
@@ -137,7 +137,7 @@ def work(stage, place, size):
     """A batch of noise, every row as long as the shape."""
     random = np.random.RandomState(place)
     lengths = {"text_lengths": size.text_length, "code_lengths": size.mel_frames // 4}
-    room = size.joint_length - shapes.joint_length(size.text_length, 0)  # a shape's longest text is of another row
+    room = size.joint_length - shapes.joint_length(size.text_length, 0)  # longest text and mel may be of two rows
     lengths["code_lengths"] = min(lengths["code_lengths"], room)
     batch = {}
     for name, spec in stage.inputs(size, 1).items():
@@ -151,7 +151,7 @@ def work(stage, place, size):
 
 
 def measure(ways, rounds):
-    """Every step of every way, one after the other, again and again."""
+    """Measure every step of every strategy, in turns, `rounds` times."""
     for _ in range(rounds):
         for way in ways:
             seconds = []
@@ -163,7 +163,7 @@ def measure(ways, rounds):
 
 
 class Naive:
-    """What people write first: tf.function without a signature, on batches of whatever lengths come."""
+    """The naive approach: tf.function without a signature, on batches of any lengths."""
 
     def __init__(self, relaxed):
         body = relaxed.steps.functions[0]
@@ -176,7 +176,7 @@ class Naive:
 
 
 def padded_share(found, text, mel):
-    """Of all mel frames that an epoch computes, how many are no sound; counted, batch by batch."""
+    """The share of padding among all mel frames that an epoch computes, counted batch by batch."""
     computed = real = 0
     for batch in found.order.batches(0):
         members = batch.utterances

@@ -1,4 +1,4 @@
-"""Resolve the constraints of every cell of the matrix; versions that still fit stay as they are.
+"""Resolve the constraints of every cell of the test matrix; versions that still satisfy them are kept.
 
 tox -e relock            every cell
 tox -e relock -- 2.21    one of them
@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-CELLS = {  # TensorFlow: its release, its Python, and the pins that its own metadata forgot
+CELLS = {  # cell: TensorFlow release, Python, and pins that are missing from TensorFlow's own metadata
     "2.4": ("2.4.4", "3.8", ["protobuf<3.21"]),
     "2.6": ("2.6.5", "3.9", ["protobuf<3.21"]),
     "2.8": ("2.8.4", "3.10", ["protobuf<3.21", "numpy<2"]),

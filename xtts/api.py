@@ -1,4 +1,4 @@
-"""The public functions that are not one function of a package: plan, train, evaluate and export."""
+"""The public functions plan, train, evaluate and export, each of which combines several packages."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Callable, List, Union
@@ -27,7 +27,7 @@ def plan(recipe: "Union[Recipe, PathLike]", log: Callable[[str], None] = print) 
 def train(recipe: "Union[Recipe, PathLike]", log: Callable[[str], None] = print) -> Path:
     """Train every stage of a recipe that is not finished, and return the run's folder.
 
-    `recipe` is a recipe, or the path of one. A run that was interrupted goes on from its last checkpoint.
+    `recipe` is a recipe, or the path of one. An interrupted run resumes from its last checkpoint.
     """
     from xtts.training.run import train as train_run
 

@@ -1,9 +1,8 @@
-"""Child processes that end when the process that started them ends, however that ends.
+"""Child processes that end when their parent process ends, however that happens.
 
-The standard input of such a child is a pipe that only its parent holds. When the parent is gone, even by SIGKILL, the
-kernel closes the pipe, and the child sends itself SIGTERM. Linux could send a signal by itself (PR_SET_PDEATHSIG), but
-that works on Linux only, and must be asked for between fork and exec, where it is not safe to run Python in a process
-that has TensorFlow's threads.
+The standard input of such a child is a pipe whose other end only the parent has. When the parent is gone, even by
+SIGKILL, the kernel closes the pipe, and the child sends itself SIGTERM. PR_SET_PDEATHSIG exists on Linux only, and must
+be set between fork and exec, where it is not safe to run Python in a process that has TensorFlow's threads.
 """
 
 import os
@@ -20,14 +19,14 @@ def start_child(
     command: Sequence[str], environment: Optional[Mapping[str, str]] = None, **options: Any
 ) -> "subprocess.Popen[bytes]":
     """Start `command`, a program that calls `end_with_parent`. It also ends when the returned object is dropped."""
-    import subprocess  # every command imports this module, and few start a child
+    import subprocess  # here, because every command imports this module and few start a child
 
     environment = {**(os.environ if environment is None else environment), END_WITH_PARENT: "1"}
     return subprocess.Popen(list(command), env=environment, stdin=subprocess.PIPE, **options)
 
 
 def end_with_parent() -> None:
-    """In a process that `start_child` started: SIGTERM once the parent is gone. Elsewhere this does nothing."""
+    """In a process started by `start_child`, send SIGTERM to itself once the parent is gone; elsewhere do nothing."""
     if END_WITH_PARENT in os.environ:
         import threading
 

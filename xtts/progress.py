@@ -1,4 +1,4 @@
-"""A progress bar on a terminal, by tqdm; elsewhere nothing, so that logs stay free of bars."""
+"""A progress bar on a terminal, by tqdm; elsewhere nothing, to keep bars out of log files."""
 
 import sys
 import time
@@ -22,7 +22,7 @@ class ProgressBar:
         self._bar: Any = None  # tqdm's, from the first call on
 
     def __call__(self, done: float, total: float, note: str = "") -> None:
-        """Draw the bar with a note behind it, unless it was drawn a moment ago."""
+        """Draw the bar, followed by a note, unless it was drawn a moment ago."""
         now = time.monotonic()
         if not self.is_shown or (now < self._due and done < total):
             return
@@ -35,7 +35,7 @@ class ProgressBar:
         self._bar.refresh()
 
     def begin(self) -> None:
-        """Estimate the time left from now on: what went before was not this work."""
+        """Restart the estimate of the time left: the time before this call was spent on other work."""
         self._started = time.monotonic()
         self._close()
 

@@ -1,1 +1,1 @@
-"""Side by side with what people would use instead: nothing comes in; a table with the date and the machine goes out."""
+"""Compare this package with its peers: coqui-tts and librosa. The result is a table with the date and the machine."""

@@ -1,10 +1,10 @@
-"""`python -m benchmarks.peers`: this package beside what people would use instead, in one run.
+"""`python -m benchmarks.peers`: compare this package with coqui-tts and librosa in one run.
 
     python -m benchmarks.peers --readme --json FILE
 
 coqui-tts and librosa are installed on demand, each in an environment of its own in --folder. Everything runs on one
-thread, in processes that take turns, and what is compared is processor time, so that it means the same on a machine
-that others use too. --readme puts the table into README.md, between its marks.
+thread, in processes that take turns, and processor times are compared, so that other load on the machine has little
+effect. --readme puts the table into README.md, between its marks.
 """
 
 import argparse
@@ -31,7 +31,7 @@ START, END = "<!-- peers -->", "<!-- /peers -->"
 
 
 class Line(NamedTuple):
-    """One thing measured beside a peer, in processor seconds."""
+    """A row of the table: one task, in processor seconds of a peer and of this package."""
 
     what: str
     peer: str
@@ -39,7 +39,7 @@ class Line(NamedTuple):
     ours: float
     unit: str
     note: str = ""
-    amount: float = 0.0  # of what is made in these seconds, and shown for one; 0: the seconds are shown
+    amount: float = 0.0  # units produced in these seconds, to show a rate; 0: the seconds are shown
 
     @property
     def times(self) -> float:
@@ -61,7 +61,7 @@ def steps(folder: Path, rounds: int) -> List[Line]:
 
 
 def sentences(folder: Path, rounds: int) -> List[Line]:
-    """Generation, code by code, from the same weights."""
+    """Autoregressive generation from the same weights."""
     pythons = {"coqui": python_of("coqui", folder), "xla": sys.executable}
     lines = []
     with tempfile.TemporaryDirectory() as made:
@@ -81,7 +81,7 @@ def sentences(folder: Path, rounds: int) -> List[Line]:
 
 
 def mels(folder: Path, rounds: int) -> List[Line]:
-    """The mel of 6.6 seconds of sound."""
+    """The mel of 6.6 seconds of audio."""
     pythons = {"coqui": python_of("coqui", folder), "librosa": python_of("librosa", folder), "xtts": sys.executable}
     found = in_rounds(pythons, FOLDER / "peers" / "mel.py", [], rounds)
     means = [one.first["mean"] for one in found.values()]
@@ -94,7 +94,7 @@ def mels(folder: Path, rounds: int) -> List[Line]:
 
 
 def paddings(folder: Path, rounds: int) -> List[Line]:
-    """An epoch on LJSpeech's lengths, with everything padded to one shape as before, and without."""
+    """An epoch on LJSpeech's lengths, with all utterances padded to one shape as in MyXTTS, and without."""
     ways = dict.fromkeys(("fixed", "planned", "relaxed"), sys.executable)
     found = in_rounds(ways, FOLDER / "padding.py", [], rounds)
     each = {way: one.median("processor") / one.first["frames"] for way, one in found.items()}
@@ -120,7 +120,7 @@ MEASURED: Dict[str, Callable[[Path, int], List[Line]]] = {
 
 
 def markdown(lines: List[Line], about: Dict[str, Any]) -> str:
-    """The table, with what it was measured on."""
+    """The table, with the date and the machine."""
     rows = ["| what | beside | theirs | this package | times as fast | |", "|---|---|---|---|---|---|"]
     rows += [
         f"| {one.what} | {one.peer} | {one.shown(one.theirs)} | {one.shown(one.ours)} | {one.times:.2f} | {one.note} |"
@@ -132,7 +132,7 @@ def markdown(lines: List[Line], about: Dict[str, Any]) -> str:
 
 
 def put_into(readme: Path, table: str) -> None:
-    """Replace what stands between the marks."""
+    """Replace the text between the marks."""
     text = readme.read_text(encoding="utf-8")
     if START not in text or END not in text:
         raise PeerError(f"{readme} has no {START} and {END} to put the table between: write them where it belongs")
@@ -154,7 +154,7 @@ def main() -> int:
         for name in asked.only or MEASURED:
             print(f"measuring {name}", file=sys.stderr, flush=True)
             lines += MEASURED[name](asked.folder.resolve(), asked.rounds)
-            if asked.json:  # after each: whoever stops it keeps what was measured
+            if asked.json:  # after each task, so that an interrupted run keeps its results
                 figures = [{**one._asdict(), "times": one.times} for one in lines]
                 asked.json.write_text(json.dumps({**about, "lines": figures}, indent=1) + "\n", encoding="utf-8")
         table = markdown(lines, about)

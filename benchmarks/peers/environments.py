@@ -1,19 +1,19 @@
-"""Environments of the peers: a folder comes in; for each peer a Python that can import it goes out, made on demand."""
+"""Virtual environments of the peers, made on demand in a folder."""
 
 import subprocess
 import sys
 from pathlib import Path
 from typing import Dict, Tuple
 
-# For each environment, what pip installs: some names together, then names without what they would bring.
+# For each environment, the packages that pip installs: some with their dependencies, then others without.
 PACKAGES: Dict[str, Tuple[Tuple[str, ...], Tuple[str, ...]]] = {
-    # torchaudio and torchcodec would bring another torch, with CUDA.
+    # As dependencies, torchaudio and torchcodec would install another torch, with CUDA.
     "coqui": (("torch==2.13.0", "coqui-tts==0.28.0"), ("torchaudio", "torchcodec")),
     "librosa": (("librosa==0.11.0",), ()),
 }
 TRIED = {"coqui": "import TTS.tts.layers.xtts.gpt, TTS.tts.layers.xtts.dvae", "librosa": "import librosa"}
 
-# Wheels of torchaudio on PyPI are for a torch with CUDA: beside one without, their compiled part cannot be loaded, and
+# Wheels of torchaudio on PyPI are for a torch with CUDA: with another torch their compiled part cannot be loaded, which
 # keeps the rest from being imported. Nothing that is measured needs it.
 WITHOUT_CUDA = """
 import importlib.util, pathlib, torch
@@ -25,11 +25,11 @@ if torch.version.cuda is None:
 
 
 class PeerError(Exception):
-    """An environment that cannot be had."""
+    """Why an environment cannot be made."""
 
 
 def python_of(name: str, folder: Path) -> str:
-    """The Python of a peer; the first time its environment is made, and that can take minutes."""
+    """The Python interpreter of a peer; the first time its environment is made, which can take minutes."""
     environment = folder / name
     python = environment / "bin" / "python"
     if not _works(python, name):

@@ -1,8 +1,8 @@
-"""Mels of a wave, in a process of its own: a line comes in, the seconds of COUNT mels of 6.6 s go out.
+"""Times mels, in a process of its own: for each line that it reads, the seconds of a mel of 6.6 s (mean of COUNT).
 
-    python mel_turns.py xtts|librosa|coqui
+    python mel.py xtts|librosa|coqui
 
-Each makes the mel that XTTS's codec hears, from the same wave, on one thread, and tells its first numbers.
+Each computes the mel of XTTS's codec, from the same wave, on one thread, and first writes its shape and mean.
 """
 
 import json
@@ -33,25 +33,25 @@ def of_librosa(wave):
     options = {"n_fft": FFT, "hop_length": HOP, "n_mels": MELS, "fmin": 0, "fmax": HIGHEST, "pad_mode": "reflect"}
 
     def run():
-        heard = librosa.feature.melspectrogram(y=wave, sr=RATE, htk=True, norm="slaney", power=2.0, **options)
-        return np.log(np.maximum(heard, 1e-5)).T
+        found = librosa.feature.melspectrogram(y=wave, sr=RATE, htk=True, norm="slaney", power=2.0, **options)
+        return np.log(np.maximum(found, 1e-5)).T
 
     return run, librosa.__version__
 
 
 def of_coqui(wave):
-    """The function that makes what the codec of coqui-tts trains on, without the division by its statistics."""
+    """The mel function of coqui-tts's codec, with mel norms of 1."""
     from importlib.metadata import version
 
     import torch
     from TTS.tts.layers.xtts.dvae import dvae_wav_to_mel
 
     torch.set_num_threads(1)
-    heard, ones = torch.tensor(wave)[None], torch.ones(MELS)
+    batch, ones = torch.tensor(wave)[None], torch.ones(MELS)
 
     def run():
         with torch.inference_mode():
-            return dvae_wav_to_mel(heard, mel_norms=ones, device="cpu")[0].numpy().T
+            return dvae_wav_to_mel(batch, mel_norms=ones, device="cpu")[0].numpy().T
 
     return run, version("coqui-tts")
 

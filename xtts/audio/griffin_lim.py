@@ -85,14 +85,14 @@ def _istft(spectrum: np.ndarray, spec: MelSpec) -> np.ndarray:
 
 @functools.lru_cache(maxsize=8)
 def _overlapped_windows(count: int, spec: MelSpec) -> np.ndarray:
-    """The sum of the squared windows of so many frames, in rows, by which overlap-add is normalised."""
+    """The sum of the squared windows of `count` frames, in rows, by which overlap-add is normalised."""
     rows = _rows(count, spec)
     _overlap_add(rows, np.broadcast_to(window(spec) ** 2, (count, spec.win_length)))
     return np.asarray(np.maximum(rows, np.float32(1e-3)))
 
 
 def _rows(count: int, spec: MelSpec) -> np.ndarray:
-    """A wave of zeros for so many frames, in rows of hop_length samples."""
+    """A wave of zeros for `count` frames, in rows of hop_length samples."""
     return np.zeros((count - 1 + -(-spec.win_length // spec.hop_length), spec.hop_length), np.float32)
 
 

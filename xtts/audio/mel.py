@@ -44,7 +44,7 @@ class MelSpec:
 
     @property
     def reach(self) -> int:
-        """Samples of the window that lie before the centre of a frame."""
+        """Samples of the window before the centre of a frame."""
         return self.n_fft // 2 - (self.n_fft - self.win_length) // 2
 
 
@@ -63,7 +63,7 @@ SPEAKER = MelSpec(
 
 
 def frame_count(samples: Any, spec: MelSpec) -> Any:
-    """The number of frames of the mel of so many samples; a number, an array or a tensor."""
+    """The number of mel frames of a wave with this many samples; a number, an array or a tensor."""
     return 1 + (samples - spec.n_fft % 2) // spec.hop_length
 
 

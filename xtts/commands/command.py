@@ -19,7 +19,7 @@ class Command(NamedTuple):
 
 
 def add_json_flag(parser: argparse.ArgumentParser) -> None:
-    """--json, for the verbs whose result another program may read."""
+    """--json, for the verbs whose result other programs may read."""
     parser.add_argument("--json", dest="as_json", action="store_true", help="print the result as JSON")
 
 

@@ -1,7 +1,7 @@
 """`xtts doctor`: what this machine offers, whether training could run, and what to install if not.
 
 TensorFlow is tried in a process of its own (`xtts.compat.probe`), so that a TensorFlow that cannot be imported, or that
-crashes, is a finding and does not end the examination.
+crashes, is a finding and does not end the command.
 """
 
 import json
@@ -206,7 +206,7 @@ def _distribution() -> Tuple[Optional[str], Optional[str]]:
 
 
 def _requirement(neighbour: Neighbour) -> str:
-    """The versions that TensorFlow works with: those it declares, and where that is too little, ours."""
+    """The versions that TensorFlow works with: those it declares and, where these are too lax, ours."""
     declared = _declared(neighbour.package)
     has_upper = re.search(r"(<|==|~=)", declared)
     is_enough = has_upper or not neighbour.requirement

@@ -81,7 +81,7 @@ def say(
     as_json: bool,
     verbose: bool,
 ) -> int:
-    """Speak. Mistakes are told before the model is loaded, as far as possible."""
+    """Speak. As far as possible, mistakes are reported before the model is loaded."""
     if speaker and voice:
         raise SayError("--speaker and --voice both name a voice; leave one of them out")
     texts = _read_texts(text, lines, is_needed=save_voice is None)
@@ -177,7 +177,7 @@ def _output_paths(out: Optional[str], count: int, is_folder: bool) -> List[Path]
 
 
 def _write(stream: "SpeechStream", out: Path, as_generated: bool) -> Dict[str, Any]:
-    """Write what a stream says, as it is generated or when it is complete; what it was, for people and programs."""
+    """Write the audio of a stream, as it is generated or when it is complete; returns a description of it."""
     if not as_generated and str(out) != STANDARD:
         wave = stream.whole()
         wave.write(out)

@@ -4,8 +4,8 @@ TF_CPP_MIN_LOG_LEVEL hides most of them, but not those that are written before l
 GPU on a machine that has none. So file descriptor 2 leads to a temporary file while TensorFlow is imported and looks
 for devices. What it prints later, during a run, is shown.
 
-What was hidden is shown when the import fails. A shell watches over that: it holds the real standard error, and copies
-the file there unless it is told that all is well, so that even a crash within the import loses nothing.
+If the import fails, the hidden lines are shown. This is done by a shell that has the real standard error: it copies the
+file there unless it gets a line that reports success, so that nothing is lost even if the import crashes.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from xtts.errors import XttsError
 
 LOG_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 EVERYTHING, ERRORS = "0", "2"
-WATCHER = 'trap "" INT TERM HUP; read -r _ || cat "$1" >&2; rm -f "$1"'  # a line on its input says that all is well
+WATCHER = 'trap "" INT TERM HUP; read -r _ || cat "$1" >&2; rm -f "$1"'  # a line on its input reports success
 
 
 def start_tensorflow(verbose: bool = False) -> None:
@@ -50,7 +50,7 @@ def hidden_stderr() -> Iterator[None]:
         try:
             handle, path = tempfile.mkstemp(prefix="xtts-stderr-")
             opened.callback(os.close, handle)
-            opened.callback(_remove, path)  # where there is no watcher to do it
+            opened.callback(_remove, path)  # if there is no watcher to do it
             shown = os.dup(2)
             opened.callback(os.close, shown)
             watcher = subprocess.Popen(["/bin/sh", "-c", WATCHER, "sh", path], stdin=subprocess.PIPE)

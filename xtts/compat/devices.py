@@ -74,7 +74,7 @@ def set_visible(kind: str, numbers: Sequence[int], offered: Offered = OFFERED) -
 
 
 def memory_info(device: str = "GPU:0", offered: Offered = OFFERED) -> Optional[Memory]:
-    """The memory in use on a device; None where TensorFlow does not know, as on most CPUs."""
+    """The memory in use on a device; None if TensorFlow does not know, as on most CPUs."""
     if not offered.memory_info:
         return None
     try:

@@ -93,17 +93,17 @@ class Compiled:
 
     @property
     def traces(self) -> int:
-        """How often the Python function was traced into a graph."""
+        """The number of times that the Python function was traced into a graph."""
         return trace_count(self.function)
 
     @property
     def shapes_met(self) -> int:
-        """How many different signatures the function was called with."""
+        """The number of distinct signatures that the function was called with."""
         return len(self.signatures)
 
     @property
     def compilations(self) -> int:
-        """How often something was compiled: by XLA for each new shape, by tf.function for each trace."""
+        """The number of compilations: with XLA one for each new shape, otherwise one for each trace."""
         return max(self.traces, self.shapes_met) if self.by_xla else self.traces
 
     def report(self) -> str:
@@ -186,7 +186,7 @@ def watch(function: Any, allowed: int = 1, action: str = "warn") -> Compiled:
 
 
 def trace_count(function: Any) -> int:
-    """How often a tf.function, or a `Compiled`, has been traced."""
+    """The number of traces of a tf.function or a `Compiled`."""
     function = function.function if isinstance(function, Compiled) else function
     count: int = getattr(function, OFFERED.trace_count.value)()
     return count

@@ -1,6 +1,6 @@
 """Memory limits for GPUs with two roles: some compute features, others train.
 
-No role can take memory that was promised to the other.
+Neither role can take memory that is reserved for the other.
 """
 
 import subprocess
@@ -20,7 +20,7 @@ class Isolation(NamedTuple):
     api: str  # the name TensorFlow has it under
     data_device: Names
     model_device: Names
-    limited: bool  # whether the limits hold; memory growth holds none
+    limited: bool  # whether the limits are enforced; memory growth enforces none
 
     @property
     def data_devices(self) -> Tuple[str, ...]:

@@ -14,7 +14,7 @@ WORKER_TIMEOUT = 60_000  # ms without one after which a dispatcher forgets a wor
 
 
 def dispatcher(port: int = 0, work_dir: Optional[str] = None) -> Any:
-    """A running dispatcher; `.target` is its address. With a folder it survives a restart on the same port."""
+    """A running dispatcher; `.target` is its address. With `work_dir` it survives a restart on the same port."""
     service = tf.data.experimental.service
     wanted = {"port": port, "work_dir": work_dir, "fault_tolerant_mode": work_dir is not None}
     return service.DispatchServer(_made(service.DispatcherConfig, worker_timeout_ms=WORKER_TIMEOUT, **wanted))
@@ -33,7 +33,7 @@ def by_each(dataset: Any, target: str) -> Any:
 
 
 def by_any(dataset: Any, target: str, outstanding: Optional[int] = None) -> Any:
-    """Every element from whichever worker is free; what a worker had begun when it died is lost."""
+    """Each element once, from any free worker; elements that a worker had begun when it died are lost."""
     return dataset.apply(_distribute("DYNAMIC", "distributed_epoch", target, outstanding))
 
 

@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Op
 
 
 class Tensor(NamedTuple):
-    """What tf.function sees of a tensor, NumPy array or TensorSpec."""
+    """The part of a tensor, NumPy array or TensorSpec that tf.function traces for."""
 
     dtype: str
     shape: Optional[Tuple[Optional[int], ...]]  # None: the rank is open

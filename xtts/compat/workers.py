@@ -1,4 +1,4 @@
-"""Worker processes under one strategy, and which of them an error blames.
+"""The strategy of several worker processes, and which of them an error blames.
 
 After losing a worker TensorFlow cannot rejoin the cluster: surviving workers have to restart as processes.
 """
@@ -9,9 +9,9 @@ from typing import Any, FrozenSet, List, Optional, Sequence, Tuple
 
 from xtts.compat.offered import OFFERED, Offered
 
-# How releases without a coordination service notice that a worker is gone, in seconds. By default they look every
-# 30 s and asks three times, so that a worker killed between two all-reduces is missed for a minute. A killed process
-# refuses the connection at once; the time-out is for hosts that no longer answer, and must not catch one that is busy.
+# Health checks of releases without a coordination service, in seconds. By default they check every 30 s and try three
+# times, so that a worker killed between two all-reduces goes unnoticed for a minute. A killed process refuses the
+# connection at once; the timeout is for hosts that no longer answer, and must not catch a busy one.
 HEALTH = {"_check_health_interval": 2, "_check_health_timeout": 30}
 INITIAL_TIMEOUT = "_check_health_initial_timeout"  # before all workers have connected
 MAX_TASKS = 4096  # of a Slurm step on one machine

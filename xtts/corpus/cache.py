@@ -60,7 +60,7 @@ class FileFacts:
         self._trusted = time.time_ns() - COARSEST_CLOCK  # a file changed later may be changing still
 
     def recall(self, path: str, size: int, mtime: int) -> Optional[List[Any]]:
-        """What was noted about the file, or None."""
+        """The fact noted about the file, or None."""
         fact = self._before.get(path)
         if fact is None or fact[0] != size or fact[1] != mtime:
             return None
@@ -73,7 +73,7 @@ class FileFacts:
             self._now[path] = [size, mtime, *fact]
 
     def save(self) -> None:
-        """Write what was recalled and noted; files that were not asked for are forgotten."""
+        """Write the facts that were recalled or noted; all others are dropped."""
         if self._folder and self._now != self._before:
             store_entry(self._folder, self._name, self._now)
 

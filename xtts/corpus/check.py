@@ -55,7 +55,7 @@ def check_recordings(
 
 
 def find_fault(utterance: Utterance) -> Optional[Unusable]:
-    """What is wrong with the samples of an utterance, or None."""
+    """The problem with the samples of an utterance, or None."""
     try:
         low, high, samples = _peaks(utterance.path)
     except (RuntimeError, TypeError, ValueError, OSError, MemoryError) as error:

@@ -26,7 +26,7 @@ def split_corpus(
 
 
 def _apportion(sizes: Dict[str, int], share: float, seed: int) -> Dict[str, int]:
-    """How many utterances of each speaker are held out: `share` of each, rounded by the largest remainder method."""
+    """The number of held-out utterances of each speaker: `share` of each, rounded by the largest remainder method."""
     spare = {speaker: size - 1 for speaker, size in sizes.items()}  # one always stays in training
     exact = {speaker: min(share * size, spare[speaker]) for speaker, size in sizes.items()}
     parts = {speaker: int(part) for speaker, part in exact.items()}

@@ -33,7 +33,7 @@ class Spread(NamedTuple):
 
 
 class FixedPadding(NamedTuple):
-    """What padding all utterances to one shape would cost."""
+    """The cost of padding all utterances to one shape."""
 
     text_length: int  # tokens
     mel_frames: int
@@ -97,7 +97,7 @@ class CorpusStats:
 
 
 def corpus_statistics(corpus: Corpus, lengths: Lengths, fixed: Tuple[int, int] = FIXED) -> CorpusStats:
-    """The statistics of a corpus and its lengths, which should be measured without limits."""
+    """The statistics of a corpus and its lengths, which should have been measured without limits."""
     seconds = np.array([u.samples / u.sample_rate for u in corpus.utterances])
     return CorpusStats(
         corpus=str(corpus.layout.metadata),

@@ -13,7 +13,7 @@ from xtts.formatting import printable
 
 
 class Utterance(NamedTuple):
-    """One recording and what is said in it."""
+    """One recording and its text."""
 
     id: str
     path: str  # of the audio file
@@ -78,7 +78,7 @@ class CorpusError(XttsError):
 
 
 def count_reasons(rejected: Iterable[Rejected]) -> Dict[str, int]:
-    """How many utterances were rejected for each reason, the most frequent first."""
+    """The number of utterances rejected for each reason, the most frequent first."""
     found = Counter(one.reason.value for one in rejected)
     return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
 

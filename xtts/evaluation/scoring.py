@@ -1,4 +1,4 @@
-"""Score the waves of an utterance: its recording, the recording through the codec, and what the model says."""
+"""Score the waves of an utterance: its recording, the recording through the codec, and generated speech."""
 
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
@@ -23,14 +23,14 @@ from xtts.planning.sizes import FRAMES_PER_CODE, SIZES
 from xtts.recipe.schema import Recipe
 from xtts.text.normalise import normalise
 
-RECORDINGS_PER_SPEAKER = 5  # with which other waves are compared
+RECORDINGS_PER_SPEAKER = 5  # that speaker similarity is measured against
 SEED = 0  # of sampling: every evaluation generates the same speech
 
 Tensor = Any  # tf.Tensor; TensorFlow brings no types
 
 
 class EvaluationItem(NamedTuple):
-    """An utterance, and another recording of its speaker to clone the voice from."""
+    """A held-out utterance, and another recording of its speaker to clone the voice from."""
 
     utterance: Utterance
     reference: Utterance
@@ -47,7 +47,7 @@ WaveSource = Callable[[EvaluationItem], Sound]
 
 
 def speak_with(speaker: synthesizer.Synthesizer, sample_rate: int) -> WaveSource:
-    """What the model says, resampled to the rate of the recipe."""
+    """A source of generated speech, resampled to the recipe's sample rate."""
 
     def generate(item: EvaluationItem) -> Sound:
         wave = speaker.say(item.utterance.text, item.reference.path, language=item.utterance.language, seed=SEED)
@@ -58,7 +58,7 @@ def speak_with(speaker: synthesizer.Synthesizer, sample_rate: int) -> WaveSource
 
 
 class CodecRoundTrip:
-    """Recordings through the codec and Griffin-Lim, and how much the codec alone changes their mels."""
+    """Passes recordings through the codec and Griffin-Lim, and measures the reconstruction error of their mels."""
 
     def __init__(self, codec: Codec, mel_norms: np.ndarray, device: str, recipe: Recipe) -> None:
         self._mel_norms, self._device, self._spec = mel_norms, device, MelSpec.of(recipe.audio)
@@ -82,8 +82,8 @@ class CodecRoundTrip:
         padded = np.zeros((1, size, mel.shape[1]), np.float32)
         padded[0, : len(mel)] = mel
         with tf.device(self._device):
-            codes, back = self._function(tf.constant(padded), tf.constant([len(mel)], tf.int32))
-        decoded = np.asarray(back.numpy()[0, : len(mel)])
+            codes, reconstructed = self._function(tf.constant(padded), tf.constant([len(mel)], tf.int32))
+        decoded = np.asarray(reconstructed.numpy()[0, : len(mel)])
         self._used.append(codes.numpy()[0, : -(-len(mel) // FRAMES_PER_CODE)])
         self._errors.append(float(DECIBELS * np.abs((decoded - mel) * self._mel_norms).mean()))
         self._distortions.append(mel_cepstral_distortion(decoded * self._mel_norms, mel * self._mel_norms))
@@ -102,7 +102,7 @@ class CodecRoundTrip:
 
 
 class SpeakerScorer:
-    """Speaker similarity of waves to the speakers of a run."""
+    """The similarity of waves to each speaker of a run, by speaker embeddings."""
 
     def __init__(self, dataset: Dataset, without: Set[str], sample_rate: int, is_plain: bool) -> None:
         self._rate = sample_rate
@@ -117,12 +117,12 @@ class SpeakerScorer:
         self.name = self._encode.name
 
     def __call__(self, waves: Mapping[str, np.ndarray], speaker: str) -> Dict[str, Tuple[float, Optional[str]]]:
-        """For each wave its similarity to `speaker`, and the most similar speaker; None when there is only one."""
-        heard = {name: resample.resample(wave, self._rate, VOICE_RATE) for name, wave in waves.items() if len(wave)}
-        if not heard or speaker not in self._speakers:
+        """The similarity of each wave to `speaker`, and the most similar speaker; None if there is only one."""
+        resampled = {name: resample.resample(wave, self._rate, VOICE_RATE) for name, wave in waves.items() if len(wave)}
+        if not resampled or speaker not in self._speakers:
             return {}
         found = {}
-        for name, vector in zip(heard, self._encode(list(heard.values()))):
+        for name, vector in zip(resampled, self._encode(list(resampled.values()))):
             alike = {other: float(vector @ one) for other, one in self._speakers.items()}
             found[name] = alike[speaker], max(alike, key=lambda other: alike[other]) if len(alike) > 1 else None
         return found
@@ -130,7 +130,7 @@ class SpeakerScorer:
 
 @attrs.frozen(eq=False)
 class Scorer:
-    """Scores the waves of an utterance."""
+    """Scores the waves of an utterance from all sources."""
 
     sources: Mapping[str, WaveSource]
     spec: MelSpec
@@ -158,24 +158,26 @@ class Scorer:
 
     def _score(self, name: str, sound: Sound, wanted: Sequence[str], recorded: np.ndarray) -> WaveScores:
         wave = sound.samples
-        heard = {}
+        transcripts = {}
         if wanted:
-            at_their_rate = (
-                resample.resample(wave, self.spec.sample_rate, recognisers.SAMPLE_RATE) if len(wave) else wave
-            )
-            heard = {one.name: one.transcribe(at_their_rate) for one in self.speech_recognisers}
+            resampled = resample.resample(wave, self.spec.sample_rate, recognisers.SAMPLE_RATE) if len(wave) else wave
+            transcripts = {one.name: one.transcribe(resampled) for one in self.speech_recognisers}
         return WaveScores(
             seconds=len(wave) / self.spec.sample_rate,
             distortion=None if name == RECORDING or not len(wave) else self._distortion(wave, recorded),
-            heard=heard,
+            heard=transcripts,
             edits={
-                name: recognisers.edit_distance(wanted, recognisers.split_words(text)) for name, text in heard.items()
+                name: recognisers.edit_distance(wanted, recognisers.split_words(text))
+                for name, text in transcripts.items()
             },
             is_cut=sound.is_cut,
         )
 
     def _distortion(self, wave: np.ndarray, recorded: np.ndarray) -> float:
-        """Against the recording. Griffin-Lim drops less than a frame, which must not cause time warping."""
+        """Mel-cepstral distortion against the recording, in dB.
+
+        Griffin-Lim drops less than a frame; mels that differ by one frame are compared without time warping.
+        """
         logs = log_mel(wave, self.spec)
         shorter = min(len(logs), len(recorded))
         is_in_step = max(len(logs), len(recorded)) - shorter <= 1

@@ -2,8 +2,8 @@
 
 `ResemblyzerEncoder` is the speaker encoder of the package resemblyzer (GE2E, three LSTM layers, trained on thousands of
 people). Its weights are read from the package without running anything in it, and its layers are computed here, so
-neither it nor torch need be importable. `CepstralEncoder` is a stand-in where that package is missing: the mean and
-the spread of the spectral envelope, and the pitch, standardised over recordings of the corpus. It is easily fooled.
+neither it nor torch need be importable. `CepstralEncoder` is the fallback if that package is missing: the mean and the
+spread of the spectral envelope, and the pitch, standardised over recordings of the corpus. It is easily fooled.
 """
 
 import importlib.util
@@ -24,11 +24,11 @@ WINDOW_FRAMES = 160  # frames that the encoder takes at a time, 1.6 s
 HOP_FRAMES = 77  # from one window to the next
 MIN_COVERAGE = 0.75  # of the last window must lie within the wave
 TARGET_LEVEL = 10 ** (-30 / 20)  # RMS to which quieter waves are amplified
-PITCH_WEIGHT = 3.0  # weight of the pitch among the cepstra: one number of many, and the one that tells most
+PITCH_WEIGHT = 3.0  # weight of the pitch among the cepstra: one of many features, and the most informative
 
 
 class VoiceEncoder(Protocol):
-    """Turns waves into speaker embeddings."""
+    """Encodes waves as speaker embeddings."""
 
     name: str
 

@@ -86,7 +86,7 @@ class Generator:
         def decode_wave(x: Tensor, lengths: Tensor, speaker: Tensor) -> Tensor:
             return _required(model.decoder).sound(x, speaker, lengths)
 
-        # XLA pays for the loop over codes only: it makes its many small steps several times as fast.
+        # XLA pays off only for the loop over codes, whose many small steps it makes several times as fast.
         self.functions: Dict[str, compat.Compiled] = {
             one.__name__: compat.compiled(one, autograph=False, jit_compile=one is generate or None)
             for one in (conditioning_latents, speaker_embedding, start, generate, decode_mel, decode_wave)

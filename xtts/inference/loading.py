@@ -69,7 +69,7 @@ class LoadedModel:
 
     @property
     def sample_rate(self) -> int:
-        """Of the waves it generates."""
+        """The sample rate of generated waves, in Hz."""
         return SAMPLE_RATE if self.decoder is not None else self.audio.sample_rate
 
     def digest(self) -> str:

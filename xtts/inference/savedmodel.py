@@ -129,7 +129,7 @@ def write_savedmodel(folder: Union[str, Path], out: Union[str, Path]) -> Path:
 
 
 def describe_model(model: LoadedModel) -> Dict[str, Any]:
-    """What a program needs to know to call the signatures."""
+    """The sizes and settings that a program needs to call the signatures."""
     sizes: List[int] = padded_sizes(model.max_text_tokens)
     return {
         "sample_rate": model.sample_rate,

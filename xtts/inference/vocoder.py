@@ -2,7 +2,7 @@
 
 A sample depends a little on what follows it. So while more codes are to come, the end of the wave is held back, and the
 next call continues there. With the waveform decoder, streaming gives the same wave. Griffin-Lim estimates the phases
-anew in each call, continuing from the previous samples, and the seam is crossfaded.
+again in each call, continuing from the previous samples, and the seam is crossfaded.
 """
 
 from typing import Protocol

@@ -39,7 +39,7 @@ class Voice:
 
 
 def load_reference(path: PathLike, sample_rate: int, note: Note) -> np.ndarray:
-    """Load a reference recording as mono at `sample_rate`, at most its first MAX_SECONDS."""
+    """Load a reference recording as mono at `sample_rate`; only its first MAX_SECONDS are used."""
     try:
         wave, rate = wav.read_audio(path)
     except wav.AudioError as error:
@@ -62,7 +62,7 @@ def load_reference(path: PathLike, sample_rate: int, note: Note) -> np.ndarray:
 
 
 def split_reference(wave: np.ndarray, samples: int) -> np.ndarray:
-    """Split a wave into chunks of one length, [n, samples]: as many as cover all of it, evenly spaced.
+    """Split a wave into chunks of one length, [n, samples]: the fewest that cover all of it, evenly spaced.
 
     A wave shorter than a chunk is repeated, as in training.
     """

@@ -1,8 +1,8 @@
-"""Multi-head attention that recomputes its scores in the gradient.
+"""Multi-head attention that recomputes its scores in the backward pass.
 
-The scores, [L, L] for every head, are not kept for the gradient but recomputed from queries and keys: one matmul more,
-and the largest part of the memory less. Causal attention is computed in bands of queries, each with only the keys that
-it may attend to, so that most of what would be masked is never computed.
+The scores, [L, L] for every head, are not kept for the gradient but recomputed from queries and keys: this costs one
+more matmul and saves most of the memory. Causal attention is computed in bands of queries, each with only the keys that
+it may attend to, so that most masked scores are never computed.
 """
 
 from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
@@ -12,12 +12,12 @@ import tensorflow as tf
 from xtts.model.layers import Dropout, Tensor, batch_matmul, recompute_barrier, shape_list
 
 MASKED = -1e9  # added to masked scores: the softmax makes them 0
-QUERY_BANDS = 4  # of causal attention: 0.625 of the full work; more bands save little more
+QUERY_BANDS = 4  # of causal attention: 0.625 of the work of all scores; more bands save little more
 MIN_BAND_QUERIES = 32
 
 
 class Band(NamedTuple):
-    """Queries from `start` to `stop`, which attend to the first `seen` keys; tensors where lengths are dynamic."""
+    """Queries from `start` to `stop`, which attend to the first `seen` keys; tensors if lengths are dynamic."""
 
     start: Any
     stop: Any
@@ -86,7 +86,7 @@ def _forward(band: Band, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 def _backward(
     band: Band, q: Tensor, k: Tensor, v: Tensor, mixed: Tensor, d_mixed: Tensor
 ) -> Tuple[Tensor, Tensor, Tensor]:
-    """Gradients of the band's queries and of the keys and values that they attend to."""
+    """Gradients of the band's queries, and of the keys and values that they attend to."""
     weights = _attention_weights(band, recompute_barrier(q, d_mixed), k)
     d_v = _transposed_matmul(d_mixed, tf.cast(_apply_dropout(band, weights), v.dtype))
     d_weights = tf.cast(batch_matmul(d_mixed, v[:, :, : band.seen], transpose_b=True), tf.float32)

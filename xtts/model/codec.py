@@ -1,11 +1,11 @@
-"""The codec, a discrete VAE: mels come in, codes go out, four frames a code; and mels come back from codes.
+"""The codec: a discrete VAE that encodes mels as codes, one for every four frames, and decodes codes to mels.
 
-A batch has a static shape; `lengths` [B], in mel frames, says what of it is sound. What lies behind a clip's end is not
-heard: the clip's codes, losses and share in the codebook are what they would be without padding, and a blank row
-(length 0) counts for nothing. Without `lengths` everything is sound.
+A batch has a static shape; `lengths` [B], in mel frames, are the lengths of the clips in it. Padding has no effect: a
+clip's codes, losses and codebook statistics are what they would be without it, and a blank row (length 0) counts for
+nothing. Without `lengths` there is no padding.
 
-Gradients move the encoder and the decoder; the codebook follows the encoder by running averages. So a training step is
-a pass, whose losses go to the optimizer, and then the codebook's turn, in numbers that are summed over all replicas:
+The optimizer trains the encoder and the decoder; the codebook follows the encoder by running averages. So a training
+step is a forward pass, whose losses are minimised, and then a codebook update with statistics summed over all replicas:
 
     found = codec.train_pass(mel, lengths)
     codec.codebook.update(*codec.codebook.statistics(found.encoded, found.codes, found.inside))
@@ -21,28 +21,28 @@ from xtts.model.convolution import Conv1d
 from xtts.model.layers import Axes, Module, Random, Tensor, shape_list
 from xtts.planning import sizes
 
-# In a published file, but no part of the codec: how often each code was used, kept for a loss that XTTS does not use.
+# In a published file, but not weights: how often each code was used, for a loss that XTTS does not use.
 NOT_WEIGHTS = ("discrete_loss.accumulator", "discrete_loss.accumulator_filled", "discrete_loss.accumulator_index")
 
 
 def code_lengths(lengths: Tensor) -> Tensor:
-    """How many codes so many mel frames become: a clip's last code may stand for fewer than four."""
+    """The number of codes for a number of mel frames; a clip's last code may stand for fewer than four."""
     return (lengths + sizes.FRAMES_PER_CODE - 1) // sizes.FRAMES_PER_CODE
 
 
 class Pass(NamedTuple):
-    """What a training pass found. Losses are means over what is sound, float32, and 0 where nothing is."""
+    """The result of a forward pass. Losses are means over valid frames, float32; 0 if there are none."""
 
-    reconstruction: Tensor  # []: squared error of the mel
-    commitment: Tensor  # []: squared distance of what was encoded to its code
+    reconstruction: Tensor  # []: mean squared error of the mel
+    commitment: Tensor  # []: mean squared distance of encoder outputs to their codebook vectors
     decoded: Tensor  # [B, T, n_mels]
-    encoded: Tensor  # [B, T/4, code_width]: before it was replaced by its code
+    encoded: Tensor  # [B, T/4, code_width]: encoder outputs before quantisation
     codes: Tensor  # [B, T/4]
-    inside: Tensor  # [B, T/4], bool: whether a code stands for sound
+    inside: Tensor  # [B, T/4], bool: False for codes of padding
 
 
 class Codec(Module):
-    """Mel [B, T, n_mels] to codes [B, T/4], rounded up, and codes to mel."""
+    """Encodes mel [B, T, n_mels] as codes [B, T/4], rounded up, and decodes codes to mel."""
 
     def __init__(self, size: sizes.CodecSize, n_mels: int, random: Random) -> None:
         super().__init__()
@@ -63,7 +63,7 @@ class Codec(Module):
         self.codebook = Codebook(size.codes, size.code_width, random)
 
     def encode(self, mel: Tensor, lengths: Optional[Tensor] = None) -> Tensor:
-        """Codes [B, T/4], int32, of mel [B, T, n_mels]; codes behind a clip's end mean nothing."""
+        """Codes [B, T/4], int32, of mel [B, T, n_mels]; codes past a clip's end are undefined."""
         return self.codebook.nearest(self.encoded(mel, lengths))
 
     def decode(self, codes: Tensor, lengths: Optional[Tensor] = None, dtype: Any = tf.float32) -> Tensor:
@@ -77,7 +77,7 @@ class Codec(Module):
         self.codebook.revive(*self.codebook.draw(x, seed, 0, inside, limit=x.shape[0] * x.shape[1]))
 
     def train_pass(self, mel: Tensor, lengths: Optional[Tensor] = None) -> Pass:
-        """There and back. The gradient goes through the codes as if they were what was encoded; no weight moves."""
+        """Encode and decode with straight-through gradients; updates no weight."""
         x = self.encoded(mel, lengths)
         codes = self.codebook.nearest(x)
         quantised = tf.stop_gradient(self.codebook(codes))
@@ -88,7 +88,7 @@ class Codec(Module):
         return Pass(reconstruction, _mean_squared_error(quantised, x, inside), decoded, x, codes, inside)
 
     def encoded(self, mel: Tensor, lengths: Optional[Tensor] = None) -> Tensor:
-        """[B, T, n_mels] to [B, T/4, code_width], what codes are the nearest to."""
+        """Encoder outputs [B, T/4, code_width] of [B, T, n_mels], before quantisation."""
         x = mel
         for (half,) in self.encoder[:2]:
             x = tf.nn.relu(half(_zero_padding(x, lengths)))
@@ -109,11 +109,11 @@ class Codec(Module):
 
 
 class Residual(Module):
-    """[B, T, width] to the same."""
+    """A residual block, [B, T, width] to the same."""
 
     def __init__(self, width: int, kernel: int, random: Random) -> None:
         super().__init__()
-        self.net = {  # the numbers between are those of ReLUs
+        self.net = {  # published numbering: 1 and 3 are ReLUs
             "0": Conv1d(width, width, kernel, random),
             "2": Conv1d(width, width, kernel, random),
             "4": Conv1d(width, width, 1, random),
@@ -137,14 +137,14 @@ class Upsample(Module):
 
 
 class Codebook(Module):
-    """Codes and their vectors, float32 whatever the rest computes in.
+    """The vector of each code, float32 whatever the compute dtype.
 
-    `embed` is the mean of what each code stood for, over about the last hundred batches: `embed_avg` (sums) divided by
-    `cluster_size` (counts). A code whose count, smoothed, is at most `DEAD` of the average code's is dead: `revive`
-    replaces it by a vector drawn from the batch and gives it `GRACE` times that count, so that it has some twenty
-    steps to be the nearest to others. A fresh codebook has counted nothing and is dead altogether, so the same rule
-    begins it; there a code counts as one vector in one batch does. Codes for which a batch has no vector left stay
-    dead and get theirs from the next.
+    `embed` is the mean of the vectors assigned to each code, over about the last hundred batches: `embed_avg` (sums)
+    divided by `cluster_size` (counts). A code whose smoothed count is at most `DEAD` times the average code's is dead:
+    `revive` replaces it by a vector drawn from the batch and sets its count to `GRACE` times that threshold, so that
+    it has some twenty steps to attract vectors. All codes of a new codebook are dead, so it is initialised by the same
+    rule, each count as if one vector of one batch had been assigned. When a batch has too few vectors, the remaining
+    codes stay dead until the next.
     """
 
     AXES: ClassVar[Dict[str, Axes]] = {"embed": (1, 0), "embed_avg": (1, 0)}  # published: [code_width, codes]
@@ -167,21 +167,24 @@ class Codebook(Module):
         return tf.gather(self.embed, codes)
 
     def nearest(self, x: Tensor) -> Tensor:
-        """Of vectors [..., width] the nearest codes [...], int32; of two equally near ones the first."""
+        """The codes [...], int32, nearest to vectors [..., width]; of equally near ones the first."""
         wide = tf.cast(x, tf.float32)
-        # |x - e|^2 without |x|^2, which all codes share, and halved.
+        # Half of |x - e|^2, without |x|^2, which is the same for all codes.
         lengths = tf.reduce_sum(tf.square(self.embed), 1) / 2
         return tf.argmax(tf.matmul(wide, self.embed, transpose_b=True) - lengths, -1, output_type=tf.int32)
 
     def statistics(self, x: Tensor, codes: Tensor, inside: Optional[Tensor] = None) -> Tuple[Tensor, Tensor]:
-        """Of x [..., width] that became codes [...]: counts [codes], sums [codes, width]. Both add up over replicas."""
+        """Counts [codes] and sums [codes, width] of the vectors x [..., width] assigned to each of `codes` [...].
+
+        Both are to be summed over replicas.
+        """
         rows, inside = _rows(x, inside)
         places = tf.reshape(codes, [-1])
         counts = tf.math.unsorted_segment_sum(inside, places, self._codes)
         return counts, tf.math.unsorted_segment_sum(rows * inside[:, None], places, self._codes)
 
     def update(self, counts: Tensor, sums: Tensor) -> None:
-        """Moves the averages by one batch."""
+        """Update the running averages with one batch."""
         size = self.cluster_size * self.DECAY + counts * (1 - self.DECAY)
         total = self.embed_avg * self.DECAY + sums * (1 - self.DECAY)
         self.cluster_size.assign(size)
@@ -198,28 +201,28 @@ class Codebook(Module):
         replicas: int = 1,
         limit: Optional[int] = None,
     ) -> Tuple[Tensor, Tensor]:
-        """Vectors [n, width] drawn from x [..., width], and 1 or 0, [n]: whether it is one, or was drawn from padding.
+        """Vectors [n, width] drawn from x [..., width] without replacement, and a mask [n]: 0 for those of padding.
 
-        n is as many as there are codes, or `limit`. The same for the same (seed, step), and no vector twice. Both
-        results add up over replicas: places are drawn from the batch of all of them, and a replica gives what lies in
-        its part, so that their number changes nothing.
+        n is the number of codes, or `limit`. The draw depends only on (seed, step). Both results are to be summed over
+        replicas: positions are drawn from the batch of all replicas, and each replica returns zeros for positions
+        outside its own part, so that the number of replicas has no effect.
         """
         rows, inside = _rows(x, inside)
-        here = rows.shape[0]
-        lots = tf.random.stateless_uniform(  # whole numbers, so that nothing is rounded on the way
-            [here * replicas], tf.stack([tf.cast(seed, tf.int32), tf.cast(step, tf.int32)]), None, None, tf.int32
+        count = rows.shape[0]
+        lots = tf.random.stateless_uniform(  # integers, so that the order does not depend on rounding
+            [count * replicas], tf.stack([tf.cast(seed, tf.int32), tf.cast(step, tf.int32)]), None, None, tf.int32
         )
-        places = tf.math.top_k(lots, min(limit or self._codes, here * replicas)).indices - replica * here
-        near = tf.clip_by_value(places, 0, here - 1)
+        places = tf.math.top_k(lots, min(limit or self._codes, count * replicas)).indices - replica * count
+        near = tf.clip_by_value(places, 0, count - 1)
         real = tf.gather(inside, near) * tf.cast(tf.equal(near, places), tf.float32)
         return tf.gather(rows, near) * real[:, None], real
 
     def revive(self, vectors: Tensor, real: Tensor, dead: float = DEAD) -> None:
-        """Gives dead codes the drawn vectors, in order, as many as are real."""
+        """Replace dead codes, in order, by the drawn vectors, as far as there are real ones."""
         size = tf.convert_to_tensor(self.cluster_size)
         average = tf.reduce_mean(size)
         is_dead = self._smoothed(size) <= dead * average
-        turn = tf.cumsum(tf.cast(is_dead, tf.int32)) - 1  # which of the dead a code is
+        turn = tf.cumsum(tf.cast(is_dead, tf.int32)) - 1  # index of a code among the dead ones
         count = tf.cast(tf.reduce_sum(real), tf.int32)
         order = tf.math.top_k(real, real.shape[0]).indices  # the real ones first
         chosen = tf.gather(vectors, tf.gather(order, tf.clip_by_value(turn, 0, real.shape[0] - 1)))
@@ -235,7 +238,7 @@ class Codebook(Module):
 
 
 def _average_variable(value: np.ndarray) -> Any:
-    """A variable no gradient moves. Replicas that assign have all assigned the same: the first one's is taken."""
+    """A non-trainable variable. All replicas assign equal values, so the first one's is used."""
     return tf.Variable(value, trainable=False, aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA)
 
 
@@ -244,27 +247,27 @@ def _optional_code_lengths(lengths: Optional[Tensor]) -> Optional[Tensor]:
 
 
 def _valid_mask(x: Tensor, lengths: Optional[Tensor]) -> Tensor:
-    """Which frames of x [B, T, C] are sound, [B, T]."""
+    """Which frames of x [B, T, C] are not padding, [B, T]."""
     if lengths is None:
         return tf.ones(x.shape[:2], tf.bool)
     return tf.range(shape_list(x)[1])[None] < tf.cast(lengths, tf.int32)[:, None]
 
 
 def _zero_padding(x: Tensor, lengths: Optional[Tensor]) -> Tensor:
-    """x [B, T, C] with zeros behind each clip's end, where a convolution would find zeros without padding."""
+    """x [B, T, C] with zeros past each clip's end, as a convolution pads a clip that is not in a batch."""
     return x if lengths is None else tf.where(_valid_mask(x, lengths)[:, :, None], x, tf.zeros([], x.dtype))
 
 
-def _mean_squared_error(ours: Tensor, theirs: Tensor, inside: Tensor) -> Tensor:
-    """The mean squared difference of [B, T, C] over what is inside, [B, T]; padding may hold anything."""
-    difference = tf.cast(ours, tf.float32) - tf.cast(theirs, tf.float32)
+def _mean_squared_error(output: Tensor, target: Tensor, inside: Tensor) -> Tensor:
+    """The mean squared error of [B, T, C] over the frames of a mask [B, T]; padding may contain anything."""
+    difference = tf.cast(output, tf.float32) - tf.cast(target, tf.float32)
     squares = tf.square(tf.where(inside[:, :, None], difference, 0.0))
-    count = tf.reduce_sum(tf.cast(inside, tf.float32)) * ours.shape[2]
+    count = tf.reduce_sum(tf.cast(inside, tf.float32)) * output.shape[2]
     return tf.reduce_sum(squares) / tf.maximum(count, 1.0)
 
 
 def _rows(x: Tensor, inside: Optional[Tensor]) -> Tuple[Tensor, Tensor]:
-    """[..., width] as [N, width], float32, and what of it counts as ones and zeros, [N]."""
+    """[..., width] as [N, width], float32, and its mask as ones and zeros, [N]."""
     rows = tf.reshape(tf.cast(x, tf.float32), [-1, x.shape[-1]])
     ones = tf.ones([rows.shape[0]]) if inside is None else tf.cast(tf.reshape(inside, [-1]), tf.float32)
     return rows, ones

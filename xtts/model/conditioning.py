@@ -1,7 +1,7 @@
-"""A reference voice for the transformer: its mel [B, T, 80] comes in, 32 latents [B, 32, width] go out.
+"""Conditioning latents: the mel of a reference recording, [B, T, 80], to 32 latents, [B, 32, width].
 
-The encoder hears the reference as a whole, every frame with every other; the perceiver sums it up in as many latents
-whatever its length. Neither knows the order of the frames: a voice is the same told backwards.
+The encoder is self-attention over all frames; the perceiver resampler reduces any number of frames to 32 latents.
+Neither has position embeddings: the order of the frames has no effect.
 """
 
 from typing import Any, List
@@ -13,13 +13,13 @@ from xtts.model.convolution import Conv1d
 from xtts.model.layers import GroupNorm, Linear, Module, Random, Tensor, constant_variable, normal_variable, shape_list
 from xtts.planning.sizes import LATENTS, GptSize
 
-RESIDUAL_DEVIATION = (
-    0.02  # deviation of what leads back into the residual stream, over the square root of how often that is
-)
+# Standard deviation of initial weights of the projections into the residual stream, for one block; for n blocks it is
+# divided by the square root of n.
+RESIDUAL_DEVIATION = 0.02
 
 
 class ConditioningEncoder(Module):
-    """Mel [B, T, mels] to what is heard in each frame, [B, T, width]."""
+    """Mel [B, T, mels] to features of each frame, [B, T, width]."""
 
     def __init__(self, size: GptSize, random: Random, mels: int = 80) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ class ConditioningEncoder(Module):
 
 
 class FrameAttention(Module):
-    """[B, T, width] to the same: frames attend to frames, and are added to the block's *normalised* input."""
+    """Self-attention over frames, [B, T, width] to the same; the residual is the block's *normalised* input."""
 
     def __init__(self, width: int, heads: int, deviation: float, random: Random) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ class FrameAttention(Module):
 
 
 class PerceiverResampler(Module):
-    """What is heard, [B, T, width], of whatever length, to latents [B, 32, width]."""
+    """Frame features [B, T, width], of any length, to latents [B, 32, width]."""
 
     def __init__(self, size: GptSize, random: Random) -> None:
         super().__init__()
@@ -71,16 +71,16 @@ class PerceiverResampler(Module):
         ]
         self.norm = RmsNorm(size.width)
 
-    def __call__(self, heard: Tensor) -> Tensor:
-        latents = tf.tile(tf.cast(self.latents, heard.dtype)[None], [shape_list(heard)[0], 1, 1])
+    def __call__(self, features: Tensor) -> Tensor:
+        latents = tf.tile(tf.cast(self.latents, features.dtype)[None], [shape_list(features)[0], 1, 1])
         for attention, feed_forward in self.layers:
-            latents += attention(latents, heard)
+            latents += attention(latents, features)
             latents += feed_forward["2"](_geglu(feed_forward["0"](latents)))
         return self.norm(latents)
 
 
 class LatentAttention(Module):
-    """Latents [B, 32, width] attend to themselves and to what is heard, [B, T, width]; no biases."""
+    """Latents [B, 32, width] attend to themselves and to frame features [B, T, width]; no biases."""
 
     def __init__(self, width: int, heads: int, head_width: int, random: Random) -> None:
         super().__init__()
@@ -90,9 +90,9 @@ class LatentAttention(Module):
         self.to_kv = _uniform_linear(width, 2 * inner, random, bias=False)
         self.to_out = _uniform_linear(inner, width, random, bias=False)
 
-    def __call__(self, latents: Tensor, heard: Tensor) -> Tensor:
-        keys = tf.concat([latents, heard], axis=1)
-        # From the keys: a third use of the latents would make a gradient of three terms, summed in no fixed order.
+    def __call__(self, latents: Tensor, features: Tensor) -> Tensor:
+        keys = tf.concat([latents, features], axis=1)
+        # Queries from the keys: a third use of the latents would give a gradient of three terms, in no fixed order.
         q = self._split(self.to_q(keys[:, : latents.shape[1]]), 1)
         k, v = tf.split(self._split(self.to_kv(keys), 2), 2, axis=2)
         return self.to_out(_multi_head_attention(q, k, v))
@@ -102,7 +102,7 @@ class LatentAttention(Module):
 
 
 class RmsNorm(Module):
-    """Length 1 over the last axis, times the square root of the width, then a scale."""
+    """Divides by the root mean square over the last axis, then scales."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -115,7 +115,7 @@ class RmsNorm(Module):
 
 
 def _multi_head_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Queries [B, Q, heads, head], keys and values [B, K, heads, head] to [B, Q, heads * head]; all see all."""
+    """Queries [B, Q, heads, head], keys and values [B, K, heads, head] to [B, Q, heads * head]; without a mask."""
     batch, count, heads, width = shape_list(q)
     # Scaled on both sides, so that half precision does not overflow before the softmax.
     q, k, v = (tf.transpose(x * scale, [0, 2, 1, 3]) for x, scale in ((q, width**-0.25), (k, width**-0.25), (v, 1)))
@@ -123,7 +123,7 @@ def _multi_head_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 
 def group_count(width: int) -> int:
-    """Groups of a group norm: 32, fewer where the width is small, and always a divisor of it."""
+    """The number of groups of a group norm: 32, or fewer for a small width, and always a divisor of it."""
     count = 8 if width <= 16 else 16 if width <= 64 else 32
     while width % count:
         count //= 2
@@ -136,5 +136,5 @@ def _geglu(x: Tensor) -> Tensor:
 
 
 def _uniform_linear(inputs: int, outputs: int, random: Random, bias: bool = True) -> Linear:
-    """With the variance that the published model starts from."""
+    """A linear layer whose initial weights have the published model's variance."""
     return Linear(inputs, outputs, random, deviation=(3 * inputs) ** -0.5, bias=bias)

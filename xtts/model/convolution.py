@@ -1,7 +1,7 @@
-"""Convolutions that every TensorFlow can compute, and differentiate, in every float type: tensors in, tensors out.
+"""Convolutions with gradients in every float dtype, on every TensorFlow release and device.
 
-A CPU has no kernel for the gradient of a dilated convolution on any release, and on older ones none for convolutions
-and batched products of bfloat16.
+On CPUs no release has a kernel for the gradient of a dilated convolution, and older ones have none for convolutions and
+batched products of bfloat16.
 """
 
 from typing import Any, ClassVar, Dict, Optional
@@ -22,7 +22,7 @@ from xtts.model.layers import (
 
 
 class Conv1d(Module):
-    """[B, T, inputs] to [B, T', outputs]. `padding` zeros stand at both ends, as many as PyTorch would put there."""
+    """[B, T, inputs] to [B, T', outputs], with `padding` zeros at both ends; default: dilation (kernel - 1) / 2."""
 
     AXES: ClassVar[Dict[str, Axes]] = {"weight": (2, 1, 0)}  # published: [out, in, kernel]
 
@@ -52,7 +52,7 @@ class Conv1d(Module):
         if self._padding:
             x = tf.pad(x, [[0, 0], [self._padding, self._padding], [0, 0]])
         if self.weight.shape[0] == 1 and self._stride == 1:
-            # A product is all a kernel of 1 is, and quicker than a convolution.
+            # A convolution with a kernel of 1 is a matrix product, which is faster.
             return matmul(x, self.weight[0], bias)
         y = convolve_time(x, self.weight, self._dilation, self._stride)
         return y if bias is None else tf.nn.bias_add(y, tf.cast(bias, x.dtype))
@@ -67,8 +67,8 @@ def convolve(x: Tensor, weight: Tensor, stride: int = 1) -> Tensor:
 def convolve_time(x: Tensor, weight: Tensor, dilation: int = 1, stride: int = 1) -> Tensor:
     """[B, T, inputs] with a kernel [k, inputs, outputs] to [B, ⌈(T - dilation (k - 1)) / stride⌉, outputs].
 
-    Every `dilation`-th frame makes a column of a picture, and a kernel one column wide goes down it: a reshape, and
-    no dilation is left. A dilated one goes on frame by frame, with a stride of 1.
+    A dilated convolution, whose stride must be 1, becomes a plain one by a reshape to [B, ⌈T / dilation⌉, dilation,
+    inputs], over which a kernel one column wide is moved.
     """
     batch, frames, _ = shape_list(x)
     rest = 0 if dilation == 1 else -frames % dilation
@@ -81,5 +81,5 @@ def convolve_time(x: Tensor, weight: Tensor, dilation: int = 1, stride: int = 1)
 
 
 def _convolves(dtype: Any) -> bool:
-    """Whether to convolve in a type. On a CPU not in bfloat16: it gains nothing, and older releases fail at it."""
+    """Whether to convolve in a dtype. Not in bfloat16 on a CPU: it is no faster, and older releases fail."""
     return dtype != tf.bfloat16 or compat.has_gpu()

@@ -1,7 +1,7 @@
-"""The waveform decoder, a HiFi-GAN: the transformer's latents and a voice's vector come in, a wave at 24 kHz goes out.
+"""The waveform decoder: a HiFi-GAN from the transformer's latents and a speaker embedding to a wave at 24 kHz.
 
-One latent stands for one code, 1,024 samples at 22.05 kHz. Latents are stretched to 93.75 frames a second, and each
-frame becomes as many samples as the upsampling multiplies to (256).
+There is one latent for each code, 1,024 samples at 22.05 kHz. Latents are interpolated to 93.75 frames a second, and
+each frame becomes 256 samples, the product of the upsampling factors.
 """
 
 from typing import Any, ClassVar, Dict, List, Optional, Tuple
@@ -15,17 +15,17 @@ from xtts.planning import sizes
 
 Tensor = Any  # tf.Tensor; TensorFlow brings no types
 
-CODE_SAMPLE_RATE = 22050  # Hz, of the sound that codes are made of
-SAMPLE_RATE = 24000  # Hz, of the wave that goes out
+CODE_SAMPLE_RATE = 22050  # Hz, of the waves that are encoded as codes
+SAMPLE_RATE = 24000  # Hz, of the output
 LEAKY_SLOPE = 0.1  # of the leaky ReLUs
 LAST_LEAKY_SLOPE = 0.01  # of the one before the last convolution
-INITIAL_DEVIATION = 0.01  # HiFi-GAN's, of the first weights
+INITIAL_DEVIATION = 0.01  # standard deviation of initial weights, as in HiFi-GAN
 
 
 class ConvTranspose1d(layers.Module):
-    """[B, T, inputs] to [B, stride T, outputs]: PyTorch's, with (kernel - stride) / 2 samples cut off at both ends.
+    """[B, T, inputs] to [B, stride T, outputs], as PyTorch's with a padding of (kernel - stride) / 2.
 
-    Each frame's product with the kernel is `kernel` samples long; those of neighbours overlap, and are added.
+    Each frame times the kernel is `kernel` samples long; overlapping samples are added.
     """
 
     AXES: ClassVar[Dict[str, layers.Axes]] = {"weight": (0, 2, 1)}  # published: [in, out, kernel]
@@ -41,7 +41,7 @@ class ConvTranspose1d(layers.Module):
     def __call__(self, x: Tensor) -> Tensor:
         batch, frames, _ = x.shape
         inputs, kernel, outputs = self.weight.shape
-        steps = -(-kernel // self._stride)  # frames a kernel reaches over
+        steps = -(-kernel // self._stride)  # frames that a kernel spans
         weight = tf.pad(self.weight, [[0, 0], [0, steps * self._stride - kernel], [0, 0]])
         pieces = layers.matmul(x, tf.reshape(weight, [inputs, steps * self._stride * outputs]))
         pieces = tf.reshape(pieces, [batch, frames, steps, self._stride * outputs])
@@ -54,7 +54,7 @@ class ConvTranspose1d(layers.Module):
 
 
 class ResBlock(layers.Module):
-    """[B, T, C] to [B, T, C]: three times a dilated and a plain convolution, added to what they were given."""
+    """[B, T, C] to the same: three residual pairs of a dilated and a plain convolution."""
 
     def __init__(self, width: int, kernel: int, dilations: Tuple[int, ...], random: layers.Random) -> None:
         super().__init__()
@@ -69,7 +69,7 @@ class ResBlock(layers.Module):
 
 
 class WaveformDecoder(layers.Module):
-    """Latents [B, T, latent_width] and voices [B, speaker_width] to waves [B, samples(T)]."""
+    """Latents [B, T, latent_width] and speaker embeddings [B, speaker_width] to waves [B, samples(T)]."""
 
     def __init__(self, size: sizes.DecoderSize, latent_width: int, speaker_width: int, random: layers.Random) -> None:
         super().__init__()
@@ -88,10 +88,10 @@ class WaveformDecoder(layers.Module):
         self.conv_post = Conv1d(widths[-1], 1, 7, random, bias=False)
 
     def __call__(self, latents: Tensor, speakers: Tensor, lengths: Optional[Tensor] = None) -> Tensor:
-        """Waves, float32, computed in the type of `latents`.
+        """Waves, float32, computed in the dtype of `latents`.
 
-        With `lengths` [B], in latents, what stands behind a clip's end is not heard, and its wave, `samples` of its
-        length, goes on in silence.
+        With `lengths` [B], in latents, padding past a clip's end has no effect, and its wave, of `samples(length)`, is
+        followed by silence.
         """
         count = latents.shape[1]
         frames = None
@@ -101,7 +101,7 @@ class WaveformDecoder(layers.Module):
         return self.sound(upsample_latents(latents), speakers, frames)
 
     def sound(self, x: Tensor, speakers: Tensor, frames: Optional[Tensor] = None) -> Tensor:
-        """The waves of latents that are stretched, [B, F, latent_width], of which so many `frames` [B] are heard."""
+        """Waves of upsampled latents [B, F, latent_width]; `frames` [B] are their lengths without padding."""
         inside = _valid_mask(x, frames)
         voice = tf.cast(speakers, x.dtype)[:, None]  # [B, 1, speaker_width]
         x = self.conv_pre(_zero_padding(x, inside)) + self.cond_layer(voice)
@@ -112,20 +112,20 @@ class WaveformDecoder(layers.Module):
             inside = _valid_mask(x, frames)
             blocks = self.resblocks[kernels * stage : kernels * (stage + 1)]
             x = layers.ordered_sum([block(x, inside) for block in blocks]) / kernels
-        x = tf.nn.leaky_relu(tf.cast(_zero_padding(x, inside), tf.float32), LAST_LEAKY_SLOPE)  # 8 bits would be heard
+        x = tf.nn.leaky_relu(tf.cast(_zero_padding(x, inside), tf.float32), LAST_LEAKY_SLOPE)  # 8 bits are audible
         return _zero_padding(tf.tanh(self.conv_post(x)), inside)[:, :, 0]
 
     def samples(self, latents: int) -> int:
-        """How long the wave of so many latents is."""
+        """The number of samples in the wave of this many latents."""
         return _upsampled_length(latents) * int(np.prod(self._upsampling))
 
     def normalised(self) -> List[str]:
-        """The weights that are published as a scale and a direction."""
+        """The names of weights that are published with weight normalisation."""
         return [name for name in self.weights() if name.startswith(("ups.", "resblocks.")) and name.endswith(".weight")]
 
 
 def upsample_latents(latents: Tensor) -> Tensor:
-    """Latents [B, T, C], one a code, to [B, F, C], 93.75 a second."""
+    """Latents [B, T, C], one for each code, to [B, F, C], 93.75 a second."""
     return interpolate(interpolate(latents, sizes.FRAMES_PER_CODE), SAMPLE_RATE / CODE_SAMPLE_RATE)
 
 
@@ -134,7 +134,7 @@ def _upsampled_length(latents: int) -> int:
 
 
 def interpolate(x: Tensor, ratio: float) -> Tensor:
-    """[B, T, C] to [B, ⌊T ratio⌋, C], linearly: PyTorch's, with align_corners=False, in its precision."""
+    """Linear interpolation, [B, T, C] to [B, ⌊T ratio⌋, C], as PyTorch's: align_corners=False, float32 positions."""
     count = int(x.shape[1] * ratio)
     half = np.float32(0.5)
     places = np.maximum((np.arange(count, dtype=np.float32) + half) * np.float32(1 / ratio) - half, np.float32(0))
@@ -145,7 +145,7 @@ def interpolate(x: Tensor, ratio: float) -> Tensor:
 
 
 def _valid_mask(x: Tensor, frames: Optional[Tensor]) -> Optional[Tensor]:
-    """1 where `x` [B, T, C] is within its frames [B], 0 behind them, [B, T, 1]; None where all of it is."""
+    """A mask [B, T, 1] of `x` [B, T, C]: 1 for its first `frames` [B], 0 for padding; None without `frames`."""
     return None if frames is None else tf.sequence_mask(frames, x.shape[1], tf.float32)[:, :, None]
 
 

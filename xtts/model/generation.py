@@ -1,7 +1,7 @@
 """Autoregressive generation of codes, with a key-value cache.
 
-`start_generation` reads text and conditioning latents, `continue_generation` adds as many codes as are asked for, and
-`generate` does both, to the end: the codes do not depend on how they are split into calls. Shapes are static and the
+`start_generation` processes text and conditioning latents, `continue_generation` generates up to a number of codes, and
+`generate` does both to the end; the codes do not depend on how they are split into calls. Shapes are static and the
 loop is a tf.while_loop, so each function is traced once. No row depends on the others.
 """
 
@@ -17,18 +17,18 @@ from xtts.model.layers import Dropout, Tensor, update_at
 from xtts.model.transformer import KeyValueCache
 from xtts.planning.sizes import LATENTS
 
-PREFIX_CODE = 1  # what text and conditioning latents count as in the published repetition penalty
-CODES_PER_TOKEN = 12  # a sentence that has more is not going to stop
+PREFIX_CODE = 1  # the code that text and conditioning latents count as in the published repetition penalty
+CODES_PER_TOKEN = 12  # a sentence with more codes per text token will not stop by itself
 
 Pick = Callable[[Tensor, Tensor], Tensor]  # scores [B, audio tokens] and the step to codes [B]
 
 
 class LengthError(XttsError):
-    """A text or a number of codes that the model has no positions for."""
+    """A text or a number of codes that exceeds the model's position embeddings."""
 
 
 class GenerationResult(NamedTuple):
-    """Codes, and how many there are before the first stop; after it there are only stops."""
+    """Codes, and how many there are before the first stop; every code after it is a stop."""
 
     codes: Tensor  # [B, max_new_codes] int32
     lengths: Tensor  # [B] int32
@@ -36,10 +36,10 @@ class GenerationResult(NamedTuple):
 
 
 class GenerationState(NamedTuple):
-    """All that the next code depends on, as tensors that are passed from call to call."""
+    """Everything that the next code depends on, as tensors that are passed from call to call."""
 
     step: Tensor  # int32, the number of codes so far
-    codes: Tensor  # [B, max_new_codes] int32; stops where there is none yet
+    codes: Tensor  # [B, max_new_codes] int32; stops where none is generated yet
     latents: Tensor  # [B, max_new_codes, width], as of `Gpt.latents`
     text_lengths: Tensor  # [B] int32
     used: Tensor  # [B, audio tokens] bool, codes that the repetition penalty applies to
@@ -51,7 +51,7 @@ class GenerationState(NamedTuple):
         return GenerationResult(self.codes, tf.reduce_sum(tf.cast(is_before, tf.int32), axis=1), self.latents)
 
     def is_over(self, stop: int) -> Tensor:
-        """Whether every row has stopped or there is no more room; a bool."""
+        """Whether every row has stopped or has max_new_codes; a bool tensor."""
         return (self.step >= self.codes.shape[1]) | tf.reduce_all(self.result(stop).lengths < self.step)
 
 
@@ -80,7 +80,7 @@ def generate(
 def start_generation(
     gpt: Gpt, text: Tensor, text_lengths: Tensor, conditioning_latents: Tensor, max_new_codes: Optional[int] = None
 ) -> GenerationState:
-    """Read conditioning latents and text; the state has room for `max_new_codes` and holds none yet."""
+    """Prefill the cache with conditioning latents and text; the state has room for `max_new_codes`."""
     max_new_codes = gpt.size.audio_positions - 3 if max_new_codes is None else max_new_codes
     _check_lengths(gpt, text.shape[1], max_new_codes)
     batch, tokens = text.shape[0], gpt.tokens
@@ -102,7 +102,7 @@ def start_generation(
 def continue_generation(
     gpt: Gpt, state: GenerationState, count: Any, repetition_penalty: Any = 1.0, pick: Pick = greedy
 ) -> GenerationState:
-    """Up to `count` more codes, a number or a scalar tensor: fewer if there is no room or every row has stopped."""
+    """Generate up to `count` more codes, a number or a scalar tensor; fewer if every row stops or there is no room."""
     stop, max_new_codes = gpt.tokens.audio_stop, state.codes.shape[1]
     prefix = state.caches[0].keys.shape[2] - max_new_codes
     positions = tf.range(prefix + max_new_codes)[None]
@@ -156,10 +156,10 @@ def _check_lengths(gpt: Gpt, text: int, max_new_codes: int) -> None:
 
 
 def max_codes(gpt: Gpt, text_size: int) -> int:
-    """The longest that the speech of `text_size` tokens may become, in codes."""
+    """The most codes that are generated for `text_size` text tokens."""
     return min(gpt.size.audio_positions - 3, CODES_PER_TOKEN * text_size + 8)
 
 
 def decode_codes(codec: Codec, gpt: Gpt, codes: Tensor, lengths: Tensor) -> Tensor:
-    """The mels [B, 4 C, n_mels] of generated codes [B, C], which may contain start and stop tokens."""
+    """Mels [B, 4 C, n_mels] of generated codes [B, C], which may contain start and stop tokens."""
     return codec.decode(tf.where(codes < gpt.tokens.audio_start, codes, 0), lengths)

@@ -63,7 +63,7 @@ class Tokens:
 
 
 class Losses(NamedTuple):
-    """Losses of a batch, float32: means over the target tokens, and how many of those there are."""
+    """Losses of a batch, float32: means over the target tokens, and the numbers of those."""
 
     total: Tensor
     text: Tensor
@@ -95,8 +95,8 @@ class Gpt(Module):
     Text [B, T] and codes [B, C] are given without special tokens, with their lengths [B]; rows of length 0 are blank.
 
     `tokens_per_code` is for training from scratch: text positions, and the code positions at which they are spoken at
-    that rate, start with the same embeddings. With it the first steps learn where to read, which takes thousands of
-    steps when both are random. After that they are trained like all others.
+    that rate, start with the same embeddings. This makes the alignment easy to learn in the first steps, which takes
+    thousands of steps when both are random. After that they are trained like all others.
     """
 
     def __init__(
@@ -155,7 +155,7 @@ class Gpt(Module):
     ) -> Tuple[Losses, Logits]:
         """Losses and logits of a batch, with codes directly after the text.
 
-        `joint_length`: of the batch's shape, which every row fits in; a tensor where lengths are dynamic; default: one
+        `joint_length`: of the batch's shape, no shorter than any row; a tensor if lengths are dynamic; default: one
         that fits any row. `seed`: of the step's dropout, two integers.
         """
         text_part, code_part = self._parts(text, text_lengths, codes, code_lengths)
@@ -174,7 +174,7 @@ class Gpt(Module):
     def published_losses(
         self, text: Tensor, text_lengths: Tensor, codes: Tensor, code_lengths: Tensor, reference: Tensor
     ) -> Tuple[Losses, Logits]:
-        """The same losses in the published layout; its logits have one position more, after the last special token."""
+        """The same losses in the published layout; its logits have one more position, after the last special token."""
         text_part, code_part = self._parts(text, text_lengths, codes, code_lengths)
         conditioning_latents = self.conditioning_latents(reference)
         vectors = [conditioning_latents, self.embed_text(text_part.inputs), self.embed_codes(code_part.inputs)]
@@ -200,8 +200,8 @@ class Gpt(Module):
     ) -> Tensor:
         """The waveform decoder's input, [B, C, width]: for each code the hidden state that predicts it.
 
-        With `training`, [B, C + 4, width]: includes the states that predict the stops. The text is read as in
-        inference. No row depends on the lengths of the others.
+        With `training`, [B, C + 4, width]: includes the states that predict the stops. The text has the special tokens
+        of inference. No row depends on the lengths of the others.
         """
         text_part, code_part = self._parts(text, text_lengths, codes, code_lengths)
         codes_in = code_part.inputs[:, : codes.shape[1] + (STOPS + 1 if training else 0)]
@@ -269,7 +269,7 @@ class PositionEmbedding(Module):
         return self.emb.weight[:length]
 
     def init_sinusoidal(self, positions: np.ndarray) -> None:
-        """Set to sines and cosines of positions, which make near ones similar, with the variance of random weights."""
+        """Set to sines and cosines, so that close positions are similar, with the variance of random weights."""
         wavelengths = self.emb.weight.shape[1] // 2
         angles = 2 * np.pi * positions[:, None] / np.geomspace(MIN_WAVELENGTH, MAX_WAVELENGTH, wavelengths)
         sines = np.concatenate([np.sin(angles), np.cos(angles)], axis=1)

@@ -1,4 +1,4 @@
-"""Layers that all parts of the model are made of, channels last, and the base class of modules.
+"""The layers of all parts of the model, channels last, and the base class of modules.
 
 A module's attributes have the names of the published checkpoint, so that the path to a weight (`attn.0.qkv.weight`) is
 its published name and no mapping is needed. Weights are laid out as TensorFlow computes with them; `AXES` of a layer
@@ -19,7 +19,7 @@ from xtts import compat
 
 Tensor = Any  # tf.Tensor; TensorFlow brings no types
 Axes = Tuple[int, ...]
-Random = Optional[np.random.Generator]  # draws initial weights; None: they are going to be loaded, so none is drawn
+Random = Optional[np.random.Generator]  # draws initial weights; None: weights will be loaded, so none are drawn
 
 CACHE_ALIAS_BYTES = 2048  # a row stride at which the rows of a matrix share cache lines
 MAX_ALIASED_COLUMNS = 512  # of the smaller matrix; with more, aliasing costs nothing
@@ -28,7 +28,7 @@ INITIAL_DEVIATION = 0.02  # default standard deviation of random initial weights
 
 @attrs.frozen(eq=False)
 class UnloadedVariable:
-    """Takes the place of a variable until its value is loaded, so that nothing is drawn or allocated for it."""
+    """A placeholder for a variable whose value will be loaded, so that nothing is drawn or allocated for it."""
 
     shape: Tuple[int, ...]
     dtype: Any = tf.float32
@@ -38,8 +38,8 @@ class Weight(NamedTuple):
     """A variable and how it is published."""
 
     variable: Any  # tf.Variable, or UnloadedVariable
-    axes: Optional[Axes]  # the published axis of each of its axes; None: the same
-    layer: Any = None  # whose attribute it is
+    axes: Optional[Axes]  # the published axis of each of its axes; None: the same order
+    layer: Any = None  # the layer that has it as an attribute
     attribute: str = ""
 
     @property
@@ -84,7 +84,7 @@ def _weights(part: Any, path: str) -> Iterator[Tuple[str, Weight]]:
 
 
 def variables_to_constants(part: Any) -> Any:
-    """A copy of a module with constants for variables; a graph traced from it can be sent to another process."""
+    """A copy of a module with its variables as constants; a graph traced from it can be sent to another process."""
     if isinstance(part, tf.Variable):
         with tf.device("CPU"):
             return tf.constant(part.numpy())
@@ -101,7 +101,7 @@ def variables_to_constants(part: Any) -> Any:
 
 
 def normal_variable(shape: Tuple[int, ...], deviation: float, random: Random) -> Any:
-    """A normally distributed variable, drawn by NumPy, so that it is the same on every TensorFlow."""
+    """A normally distributed variable, drawn by NumPy to be the same on every TensorFlow release."""
     if random is None:
         return UnloadedVariable(shape)
     return tf.Variable(random.standard_normal(shape).astype(np.float32) * np.float32(deviation))
@@ -179,9 +179,9 @@ def _has_batch_matmul(dtype: Any) -> bool:
 
 
 def recompute_barrier(x: Tensor, dy: Tensor) -> Tensor:
-    """x times a 1 that depends on the gradient dy, for whatever a gradient recomputes instead of keeping it.
+    """x times a 1 that depends on the gradient dy, so that a backward pass really recomputes what it derives from x.
 
-    TensorFlow's graphs and XLA would otherwise find the common subexpression, compute it once and keep it.
+    Otherwise TensorFlow's graph optimizer and XLA eliminate the common subexpression: they keep the forward value.
     """
     first = tf.reshape(dy, [-1])[0]
     one = tf.where(tf.math.is_nan(first), first, tf.ones([], first.dtype))
@@ -210,7 +210,7 @@ def ordered_sum(parts: Sequence[Tensor]) -> Tensor:
 
 
 class Linear(Module):
-    """[..., inputs] to [..., outputs]."""
+    """A linear layer, [..., inputs] to [..., outputs]."""
 
     AXES: ClassVar[Dict[str, Axes]] = {"weight": (1, 0)}  # published: [out, in]
 
@@ -227,7 +227,7 @@ class Linear(Module):
 
 
 class Gpt2Linear(Linear):
-    """A linear layer whose weight is published as GPT-2's: [in, out]."""
+    """A linear layer whose published weight is [in, out], as GPT-2's."""
 
     AXES: ClassVar[Dict[str, Axes]] = {}
 
@@ -299,7 +299,7 @@ class Embedding(Module):
 
 
 class Dropout:
-    """Dropout masks of one step, each call a new one, and the same in every run for the same seed.
+    """Dropout of one step: each call draws a new mask, the same in every run with the same seed.
 
     A mask takes one random byte per element, so rates are rounded to 256ths.
     """
@@ -321,7 +321,7 @@ class Dropout:
         return tf.where(self.keep_mask(shape_list(x)), x * tf.constant(self.scale, x.dtype), tf.zeros([], x.dtype))
 
     def keep_mask(self, shape: List[Any]) -> Tensor:
-        """A new mask, bool: True where elements are kept. `shape` is as `extents` has it."""
+        """A new mask, bool: True where elements are kept. `shape` is as `shape_list` returns it."""
         self._draws += 1
         count = math.prod(shape)
         seed = tf.cast(self._seed, tf.int32) + tf.constant([0, self._draws * 0x3C6EF35F % 2**31], tf.int32)

@@ -1,8 +1,8 @@
 """Mel spectrograms of batches of padded waves, in TensorFlow.
 
-The numbers equal those of `xtts.audio.mel` for each clip: padding is ignored, and reflection is at the clip's own end,
-not at the batch's. Batch size and length may be static or dynamic, with one trace either way; where they are static,
-XLA compiles everything with either transform.
+Each clip's mel is that of `xtts.audio.mel`: padding is ignored, and a clip is reflected at its own end, not at the
+batch's. Batch size and length may be static or dynamic, with one trace either way; with static shapes XLA compiles
+either transform.
 """
 
 import functools
@@ -45,8 +45,8 @@ def transform_for(device: str, by_xla: bool = False) -> Transform:
     """The transform that is exact on a device, given by its name; "" is the default device.
 
     A GPU's FFT is exact, but its float32 matmul may be rounded to ten bits. On a CPU matmul is exact, but the FFT of
-    older TensorFlow releases, and for longer that of XLA, has errors of 5e-3 in log mels and takes eight times as long
-    as a matmul with the Fourier matrix. A traced function does not know the device it will run on, so callers that use
+    older TensorFlow releases (XLA's was fixed later) has errors of 5e-3 in log mels and takes eight times as long as a
+    matmul with the Fourier matrix. A traced function does not know the device it will run on, so callers that use
     `tf.device` pass the transform.
     """
     on_gpu = "GPU" in device.upper() if device else bool(tf.config.list_logical_devices("GPU"))
@@ -76,11 +76,11 @@ def _preemphasize(waves: Tensor, lengths: Tensor, spec: MelSpec) -> Tensor:
 
 
 def _reflect_pad(waves: Tensor, lengths: Tensor, spec: MelSpec) -> Tensor:
-    """Each clip with reflection padding at both of its own ends, as far as windows reach."""
+    """Reflection padding at both ends of each clip, as far as windows reach."""
     places = tf.range(-spec.reach, shape_list(waves)[1] + spec.win_length - spec.reach)[None]
     period = tf.maximum(2 * (lengths[:, None] - 1), 1)  # windows may be longer than the clip
-    there = tf.math.floormod(places, period)
-    return tf.gather(waves, tf.minimum(there, period - there), batch_dims=1)
+    phase = tf.math.floormod(places, period)
+    return tf.gather(waves, tf.minimum(phase, period - phase), batch_dims=1)
 
 
 def _fill_padding(mels: Tensor, lengths: Tensor, spec: MelSpec, fill: float) -> Tensor:

@@ -17,7 +17,7 @@ MIX_FACTORS = 0x85EBCA6B - 2**32, 0xC2B2AE35 - 2**32  # odd; signed, so that pro
 
 
 class SamplingError(XttsError):
-    """Why a sampling setting is invalid."""
+    """A sampling setting that is out of range."""
 
 
 class Sampling(NamedTuple):
@@ -25,7 +25,7 @@ class Sampling(NamedTuple):
 
     temperature: Tensor  # float32; divides the scores
     top_k: Tensor  # int32; keeps the most likely tokens
-    top_p: Tensor  # float32; of these keeps the fewest that have this probability together
+    top_p: Tensor  # float32; of these keeps the fewest whose total probability is at least this
     seeds: Tensor  # [B] int32, one for each row
 
     def __call__(self, scores: Tensor, step: Tensor) -> Tensor:
@@ -48,7 +48,7 @@ class Sampling(NamedTuple):
 def sampling(
     temperature: float = 0.75, top_k: int = 50, top_p: float = 0.85, seeds: Union[int, Sequence[int]] = 0, rows: int = 1
 ) -> Sampling:
-    """Settings as tensors, by default XTTS-v2's. A single seed is incremented from row to row."""
+    """Settings as tensors; the defaults are XTTS-v2's. A single seed is incremented from row to row."""
     if not temperature > 0:
         raise SamplingError(
             f"temperature = {temperature}: write a number above 0; to always take the most likely code, set top_k = 1"
@@ -67,10 +67,10 @@ def sampling(
 
 
 def _threshold(keys: Tensor, weights: Tensor, wanted: Tensor, largest: int) -> Tensor:
-    """The largest key [B] such that tokens with this key or a larger one have the wanted total weight; 0 if none has.
+    """The largest key [B] such that tokens with this key or a larger one have the wanted total weight; otherwise 0.
 
     Keys, from 0 to `largest`, and weights are [B, tokens]; `wanted` is [] or [B]. Found by bisection over the bits,
-    with XLA four times as fast as sorting.
+    which with XLA is four times as fast as sorting.
     """
     bits = largest.bit_length()
 

@@ -1,7 +1,7 @@
-"""The speaker encoder, a ResNet: waves of a voice at 16 kHz come in, the voice's vector of length 1 goes out.
+"""The speaker encoder: a ResNet from waves at 16 kHz to speaker embeddings of length 1.
 
 Its weights are the published ones: in XTTS it is frozen and never trained, so batch norms always use their running
-statistics. Inside, a picture of sound is [B, T, mels, C], and past a clip's end it is 0.
+statistics. Feature maps are [B, T, mels, C], and 0 past a clip's end.
 """
 
 from typing import Any, ClassVar, Dict, Optional
@@ -18,15 +18,15 @@ from xtts.planning import sizes
 
 Tensor = Any  # tf.Tensor; TensorFlow brings no types
 
-# Names of a checkpoint that are no weights: counters that only training reads, and what mels are made with.
+# Names in a checkpoint that are not weights: counters that only training reads, and tables that mels are computed with.
 NOT_WEIGHTS = ("*.num_batches_tracked", "torch_spec.*")
 LOG_OFFSET = 1e-6
-EPSILON = 1e-5  # of the norms, and the least variance that is pooled
+EPSILON = 1e-5  # of the norms, and the floor of the pooled variance
 SQUEEZE_FACTOR = 8
 
 
 class Conv2d(layers.Module):
-    """[B, T, mels, inputs] to [B, ⌈T / stride⌉, ⌈mels / stride⌉, outputs], without a bias unless asked for."""
+    """[B, T, mels, inputs] to [B, ⌈T / stride⌉, ⌈mels / stride⌉, outputs], by default without a bias."""
 
     AXES: ClassVar[Dict[str, layers.Axes]] = {"weight": (3, 2, 1, 0)}  # published: [out, in, mels, time]
 
@@ -54,7 +54,7 @@ class Conv2d(layers.Module):
 
 
 class BatchNorm(layers.Module):
-    """[..., C] by the running mean and variance of each channel, then a scale and a shift."""
+    """Normalises [..., C] by the running mean and variance of each channel, then scales and shifts."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -69,7 +69,7 @@ class BatchNorm(layers.Module):
 
 
 class SqueezeExcite(layers.Module):
-    """[B, T, mels, C]: each channel times what the means of all channels say of it."""
+    """[B, T, mels, C] to the same: scales each channel by a gate computed from the means of all channels."""
 
     def __init__(self, width: int, random: layers.Random) -> None:
         super().__init__()
@@ -99,7 +99,7 @@ class ResNetBlock(layers.Module):
             self.downsample = [Conv2d(inputs, outputs, 1, random, stride), BatchNorm(outputs)]
 
     def __call__(self, x: Tensor, inside: Optional[Tensor]) -> Tensor:
-        """`inside` is that of what goes out."""
+        """`inside` is the mask of the output."""
         y = _zero_padding(self.bn1(tf.nn.relu(self.conv1(x))), inside)
         y = self.se(self.bn2(self.conv2(y)), inside)
         for shorten in getattr(self, "downsample", []):
@@ -108,7 +108,7 @@ class ResNetBlock(layers.Module):
 
 
 class SpeakerEncoder(layers.Module):
-    """Waves [B, samples] of voices, at 16 kHz, to their vectors [B, width]."""
+    """Waves [B, samples] at 16 kHz to speaker embeddings [B, width]."""
 
     def __init__(self, size: sizes.SpeakerSize, random: layers.Random) -> None:
         super().__init__()
@@ -131,9 +131,9 @@ class SpeakerEncoder(layers.Module):
         self.fc = layers.Linear(2 * channels, size.width, random, (2 * channels) ** -0.5)
 
     def __call__(self, waves: Tensor, lengths: Optional[Tensor] = None, dtype: Any = tf.float32) -> Tensor:
-        """Vectors, float32. With `lengths` [B], in samples, what stands behind a clip's end is not heard.
+        """Embeddings, float32. With `lengths` [B], in samples, padding past a clip's end has no effect.
 
-        The network computes in `dtype`; waves are float32, for quiet sounds do not survive being rounded.
+        The network computes in `dtype`; waves are float32, because rounding would lose quiet sounds.
         """
         count = None if lengths is None else frame_count(lengths, self._spec)
         x = tf.cast(self._features(waves, lengths), dtype)[..., None]
@@ -151,7 +151,7 @@ class SpeakerEncoder(layers.Module):
         return vectors / tf.maximum(tf.norm(vectors, axis=1, keepdims=True), 1e-12)
 
     def buffers(self) -> Dict[str, np.ndarray]:
-        """What the public implementation stores under the ignored names, and misses where it is not: for export."""
+        """The tensors under the ignored names, for export: the public implementation requires them."""
         found = {
             "torch_spec.0.filter": np.array([[[-self._spec.preemphasis, 1]]], np.float32),
             "torch_spec.1.spectrogram.window": window(self._spec),
@@ -163,9 +163,9 @@ class SpeakerEncoder(layers.Module):
         return found
 
     def _features(self, waves: Tensor, lengths: Optional[Tensor]) -> Tensor:
-        """Log mels [B, T, mels], of mean 0 and variance 1 over the time of each clip."""
-        heard = tf.fill([waves.shape[0]], waves.shape[1]) if lengths is None else lengths
-        logs = tf.math.log(mel(waves, heard, self._spec) + LOG_OFFSET)
+        """Log mels [B, T, mels], normalised to mean 0 and variance 1 over the time of each clip."""
+        samples = tf.fill([waves.shape[0]], waves.shape[1]) if lengths is None else lengths
+        logs = tf.math.log(mel(waves, samples, self._spec) + LOG_OFFSET)
         inside = _valid_mask(logs[..., None], None if lengths is None else frame_count(lengths, self._spec))
         inside = None if inside is None else inside[..., 0]
         centred = logs - _mean_over_time(logs, inside)[:, None]
@@ -173,7 +173,7 @@ class SpeakerEncoder(layers.Module):
         return _zero_padding(centred * tf.math.rsqrt(variance + EPSILON), inside)
 
     def _pooled(self, x: Tensor, inside: Optional[Tensor]) -> Tensor:
-        """[B, T, C] to [B, 2 C]: mean and deviation of each channel over time, as attention weighs it; float32."""
+        """Attentive statistics pooling, [B, T, C] to [B, 2 C]: weighted mean and deviation over time; float32."""
         scores = self.attention["3"](self.attention["2"](tf.nn.relu(self.attention["0"](x))))
         scores = tf.cast(scores, tf.float32)
         if inside is not None:
@@ -185,7 +185,7 @@ class SpeakerEncoder(layers.Module):
 
 
 def _valid_mask(x: Tensor, count: Optional[Tensor], stride: int = 1) -> Optional[Tensor]:
-    """1 within the `count` [B] frames left of `x` after a stride, 0 behind them, [B, T, 1, 1]; None where all are."""
+    """A mask [B, T, 1, 1] for `x` after a stride: 1 for the first `count` [B] frames; None without `count`."""
     length = -(-x.shape[1] // stride)
     return None if count is None else tf.sequence_mask(count, length, tf.float32)[:, :, None, None]
 

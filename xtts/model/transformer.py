@@ -98,7 +98,7 @@ class TransformerBlock(Module):
 
 
 class Attention(Module):
-    """Tokens [B * L, width] to the same."""
+    """Causal or masked self-attention, tokens [B * L, width] to the same."""
 
     def __init__(self, width: int, heads: int, residual: float, random: Random) -> None:
         super().__init__()
@@ -120,7 +120,7 @@ class Attention(Module):
         return self._attend(q, cache.keys, cache.values, mask, Dropout()), cache
 
     def _split(self, tokens: Tensor, batch: int) -> List[Tensor]:
-        """Queries, which are scaled, keys and values, each [B, heads, L, head]."""
+        """Scaled queries, keys and values, each [B, heads, L, head]."""
         count, width = shape_list(tokens)
         parts = tf.reshape(self.c_attn(tokens), [batch, count // batch, 3, self._heads, width // self._heads])
         q, k, v = tf.unstack(tf.transpose(parts, [2, 0, 3, 1, 4]))
@@ -132,7 +132,7 @@ class Attention(Module):
 
 
 class FeedForward(Module):
-    """Tokens [N, width] to the same."""
+    """The feed-forward layer, tokens [N, width] to the same."""
 
     def __init__(self, width: int, residual: float, random: Random) -> None:
         super().__init__()
@@ -145,7 +145,7 @@ class FeedForward(Module):
 
 
 def _gelu(x: Tensor) -> Any:
-    """GPT-2's GELU, x * sigmoid(2 ROOT (x + CUBIC x^3)). Its gradient keeps x only."""
+    """GPT-2's GELU, x * sigmoid(2 GELU_SCALE (x + GELU_CUBIC x^3)); only x is kept for the gradient."""
 
     def gate(x: Tensor, squared: Tensor) -> Tensor:
         return tf.sigmoid(x * (2 * GELU_SCALE + 2 * GELU_SCALE * GELU_CUBIC * squared))

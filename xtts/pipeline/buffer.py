@@ -1,6 +1,6 @@
-"""The buffer policy: how many threads read recordings, and how many batches wait for the model.
+"""The buffer policy: how many threads read recordings, and how many batches are prefetched.
 
-A buffer of "auto" follows the run. It grows when the model waited although the buffer had been full: data arrive
+A buffer of "auto" adapts during the run. It grows when the model waited although the buffer had been full: data arrive
 unevenly, and a larger buffer evens that out. When the model waits and the buffer never fills, data are produced too
 slowly, and no buffer helps. It shrinks when the machine runs short of memory. None of this changes what is trained.
 """
@@ -18,7 +18,7 @@ MAX_GROWN = 200  # batches that an "auto" buffer may grow to
 FREE_SHARE = 0.1  # of the machine's free memory that an "auto" buffer may fill
 SHORT_SHARE = 0.05  # with less than this share of its memory free, a machine is short of memory
 WAITED = 0.005  # seconds; a shorter wait for a batch does not count
-MEMORY_CHECK_STEPS = 16  # between two looks at the machine's memory
+MEMORY_CHECK_STEPS = 16  # between two checks of the machine's memory
 
 
 def reader_count(asked: Any) -> int:
@@ -27,7 +27,7 @@ def reader_count(asked: Any) -> int:
 
 
 def buffer_batches(asked: Any, readers: int, batch_bytes: int) -> int:
-    """Batches in the buffer at first: as many as asked for, or as readers and free memory allow."""
+    """The initial size of the buffer: as many batches as asked for, or as suits the readers and free memory."""
     if asked != "auto":
         return int(asked)
     fitting = _fitting_batches(batch_bytes, LARGEST_BUFFER)
@@ -36,7 +36,7 @@ def buffer_batches(asked: Any, readers: int, batch_bytes: int) -> int:
 
 @attrs.define
 class BufferPolicy:
-    """The size of a buffer, and the bounds within which it may change; all in batches."""
+    """The size of a buffer and its bounds, in batches."""
 
     size: int
     smallest: int
@@ -46,14 +46,14 @@ class BufferPolicy:
 
     @classmethod
     def of(cls, asked: Any, readers: int, batch_bytes: int) -> "BufferPolicy":
-        """A buffer of the size asked for, or for "auto" one that follows the run."""
+        """A buffer of the size asked for, or for "auto" one that adapts."""
         size = buffer_batches(asked, readers, batch_bytes)
         if asked != "auto":
             return cls(size, size, size)
         return cls(size, SMALLEST_BUFFER, max(size, _fitting_batches(batch_bytes, MAX_GROWN)))
 
     def after(self, waited: float, is_full: bool, is_short: Callable[[], bool]) -> Optional[str]:
-        """Account for a step for which the model waited so many seconds; returns why the size changed, if it did."""
+        """Update after a step for which the model `waited` (seconds); returns why the size changed, if it did."""
         self.steps += 1
         self.was_full = self.was_full or is_full
         if self.steps % MEMORY_CHECK_STEPS == 0 and self.size > self.smallest and is_short():
@@ -66,18 +66,18 @@ class BufferPolicy:
     def _resize(self, size: int, why: str) -> str:
         before, self.size, self.was_full = self.size, size, False
         if size < before:
-            self.largest = size  # the machine would run short of memory again
+            self.largest = size  # with a larger one the machine would run short of memory again
         return f"the buffer {'grows' if size > before else 'shrinks'} from {before} to {size} batches: {why}"
 
 
 def is_memory_short() -> bool:
-    """Whether little of the machine's memory is free; False where the system does not tell."""
+    """Whether little of the machine's memory is free; False if unknown."""
     memory = _machine_memory()
     return memory is not None and bool(memory.available < SHORT_SHARE * memory.total)
 
 
 def free_bytes() -> Optional[int]:
-    """Free memory of the machine; None where the system does not tell."""
+    """Free memory of the machine; None if unknown."""
     memory = _machine_memory()
     return None if memory is None else int(memory.available)
 
@@ -89,7 +89,7 @@ def _fitting_batches(batch_bytes: int, at_most: int) -> int:
 
 
 def _machine_memory() -> Any:
-    """`available` and `total` bytes; None where the system does not tell. What a container may use is not looked at."""
+    """`available` and `total` bytes; None if unknown. The limits of a container are not considered."""
     import psutil
 
     try:

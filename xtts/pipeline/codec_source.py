@@ -1,4 +1,4 @@
-"""Batches of the codec: fixed-length cuts of recordings."""
+"""Batches of the codec: segments of a fixed length, cut from recordings."""
 
 from typing import Dict, Mapping, Optional, Sequence, Tuple
 
@@ -18,7 +18,7 @@ from xtts.recipe.schema import Recipe
 
 
 class CodecSource:
-    """Cuts of one length: mel [B, segment, n_mels] float32 and lengths [B] in frames, int32."""
+    """Segments of one length: mel [B, segment, n_mels] float32 and lengths [B] in frames, int32."""
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
 """Features kept on disk: computed once, in chunks of utterances, and read at any time.
 
 A chunk is one file, named by a digest of everything it was computed from: the recordings (path, size, mtime), their
-lengths and the settings. So it is computed again when any of that changes, and shared by all runs for which nothing
-does. Chunks are memory-mapped: rows are read on demand, and the system caches what is used often.
+lengths and the settings. So it is computed again when any of these change, and shared by all runs in which they are the
+same. Chunks are memory-mapped: rows are read on demand, and the system caches what is used often.
 """
 
 import hashlib
@@ -61,7 +61,7 @@ class FeatureStore:
         return chunk[start:stop]
 
     def fill(self, compute: Compute, progress: Progress) -> int:
-        """Compute the chunks that are missing; how many utterances those have. A killed run resumes at its chunk."""
+        """Compute missing chunks; returns the number of their utterances. A killed run resumes at its chunk."""
         computed = 0
         for number, (chunk, path) in enumerate(zip(self._chunks, self._paths)):
             if not self._open(number):

@@ -80,7 +80,7 @@ class Features:
         self._device = device
         self._waits = waits
         self.dynamic_shapes = dynamic_shapes
-        # Any number of rows and samples: without a signature each new one would be a trace.
+        # Any number of rows and samples: without a signature each new shape would be traced.
         signature = (
             [tf.TensorSpec([None, None], tf.float32), tf.TensorSpec([None], tf.int32)] if dynamic_shapes else None
         )
@@ -110,7 +110,7 @@ class Features:
         function = self._functions[name]
         with tf.device(self._device):
             arguments = tf.constant(waves), tf.constant(lengths, tf.int32)
-            function.trace(*arguments)  # one trace for each shape of the plan is expected, and no reason for a warning
+            function.trace(*arguments)  # one trace for each planned shape is expected: no warning
             found = function(*arguments)
             if self._waits:
                 tf.reshape(found, [-1])[:1].numpy()  # blocks until the GPU has finished

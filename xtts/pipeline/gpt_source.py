@@ -29,7 +29,7 @@ class GptSource:
     """Text, codes and a reference voice.
 
     text [B, T], text_lengths [B], codes [B, C], code_lengths [B], all int32; reference [B, M, n_mels] float32.
-    The reference is another recording of the same speaker where there is one, so that its words give nothing away.
+    The reference is another recording of the same speaker if there is one, so that it does not leak the target's words.
     With dynamic shapes a batch is as long as its longest member, and blank rows only even out the replicas.
     """
 

@@ -2,9 +2,9 @@
 
     readers (threads) -> producers (one thread for each data device) -> buffer (bounded) -> the model
 
-Readers work ahead and in parallel, and so do the data devices. What they produce is handed out in the order of the
-plan, so speed changes nothing but the time a run takes. The buffer holds the work of whole steps: as many batches as
-gradients are accumulated over, and for each part of the loss the total it is divided by.
+Readers and data devices work ahead and in parallel. Their batches are handed out in the order of the plan, so speed
+affects only the time that a run takes. The buffer holds the batches of whole steps: as many as gradients are
+accumulated over, and for each part of the loss the total that it is divided by.
 """
 
 import collections
@@ -42,7 +42,7 @@ from xtts.planning.shapes import Shape
 MAX_LOST_SHARE = 0.1  # of the utterances of an epoch that may become unreadable before a run stops
 RECENT = 1000  # intervals that are kept, for the overlap of data and model devices
 IDLE_WAIT = 0.05  # seconds after which an idle data device asks the scheduler again
-FILL_WAIT = 0.01  # seconds between two looks at how full the buffer is
+FILL_WAIT = 0.01  # seconds between two checks while the buffer fills
 
 
 class PrefetchError(XttsError):
@@ -82,7 +82,7 @@ def overlap(ones: Iterable[Interval], others: Sequence[Interval]) -> Optional[fl
 
 
 class FeatureDevice(NamedTuple):
-    """A data device: its name, its part of the work, and the seconds a batch took when it was tried."""
+    """A data device: its name, the function that finishes a batch there, and the measured seconds of a batch."""
 
     name: str
     finish: Callable[[HostBatch], Arrays]
@@ -91,7 +91,7 @@ class FeatureDevice(NamedTuple):
 
 @attrs.define(eq=False)
 class _PendingBatch:
-    """A batch that no data device has begun: its number in the run, and once a reader has it, what is being read."""
+    """A batch that no data device has begun: its number in the run and, once a reader has begun it, the result."""
 
     number: int
     batches: Sequence[Batch]  # one for each replica
@@ -99,7 +99,7 @@ class _PendingBatch:
 
 
 class Prefetcher:
-    """An iterator over the batches of steps `start` to `stop`. Use it in a `with`: leaving ends every thread."""
+    """An iterator over the batches of steps `start` to `stop`; as a context manager it ends its threads on exit."""
 
     def __init__(
         self,
@@ -140,8 +140,8 @@ class Prefetcher:
         self._pending: List[_PendingBatch] = []  # in order
         self._done: Dict[int, Any] = {}  # by number: (host batch, arrays), or the exception raised in its place
         self._next = start  # step to be handed out
-        self._drawn = start * accumulated  # number of the first batch that was not drawn from the plan yet
-        self._end = stop * accumulated  # number of the first batch that is not to be made
+        self._drawn = start * accumulated  # number of the next batch to be drawn from the plan
+        self._end = stop * accumulated  # one past the number of the last batch
         self._stopped = False
         self._unreadable: Set[str] = set()  # ids of utterances
         self.intervals: Deque[Interval] = collections.deque(maxlen=RECENT)  # when data devices were busy
@@ -173,11 +173,11 @@ class Prefetcher:
 
     @property
     def capacity(self) -> int:
-        """Steps that fit into the buffer; every data device has a batch in it."""
+        """Steps that fit into the buffer, with at least one batch for every data device."""
         return max(1, -(-len(self._devices) // self._accumulated), self._policy.size // self._accumulated)
 
     def fill(self, seconds: float, progress: Optional[Callable[[int, int], None]] = None) -> None:
-        """Wait until the buffer is half full, or holds all there is, and at least `seconds` have passed."""
+        """Wait until the buffer is half full, or has all remaining batches, and at least `seconds` have passed."""
         enough = min(max(1, self.capacity // 2), self._stop - self._start)
         until = self._clock() + seconds
         while self._clock() < until or (self.depth < enough and any(one.is_alive() for one in self._producers)):
@@ -201,7 +201,7 @@ class Prefetcher:
                 self._on_resize(resized)
 
     def _step_batches(self, step: int, done: Sequence[Any]) -> StepBatches:
-        """The batches of a step; an exception is raised in the place of the batch that failed."""
+        """The batches of a step; raises the exception of a batch that failed."""
         for one in done:
             if isinstance(one, BaseException):
                 raise one
@@ -212,7 +212,7 @@ class Prefetcher:
         return StepBatches(step, shapes, sizes, batches, totals, sum(one.frames for one in host_batches))
 
     def _is_ready(self, step: int) -> bool:
-        """Whether all batches of a step are done, or all that come before a failure."""
+        """Whether all batches of a step are done, or all before one that failed."""
         for number in range(step * self._accumulated, (step + 1) * self._accumulated):
             if number not in self._done:
                 return False
@@ -228,7 +228,7 @@ class Prefetcher:
                 return
             try:
                 done: Any = self._finish(device, pending)
-            except BaseException as error:  # of any kind: it is raised again in the model's thread
+            except BaseException as error:  # raised again in the model's thread
                 done = error
             with self._changed:
                 if isinstance(done, BaseException):
@@ -237,7 +237,7 @@ class Prefetcher:
                 self._changed.notify_all()
 
     def _take(self, device: int) -> Optional[_PendingBatch]:
-        """Wait for the next batch that the scheduler gives a device, with room for it; None when none are left."""
+        """Wait for the next batch that the scheduler assigns to a device and that has room; None if none are left."""
         while True:
             self._draw()
             with self._changed:
@@ -276,7 +276,7 @@ class Prefetcher:
             yield _PendingBatch(number, batches)
 
     def _draw(self) -> None:
-        """Draw the batches there is room for from the plan, and those that readers may read ahead.
+        """Draw batches from the plan: those that fit into the buffer, and those that readers may read ahead.
 
         The order of a new epoch takes a moment to compute, so `_changed` is not held meanwhile.
         """
@@ -285,7 +285,7 @@ class Prefetcher:
                 found: Any
                 try:
                     found = next(self._planned)
-                except BaseException as error:  # without an order there are no batches
+                except BaseException as error:  # raised in place of the batch that could not be drawn
                     found = error
                 with self._changed:
                     if isinstance(found, BaseException):

@@ -1,7 +1,7 @@
 """Reading recordings into padded waves.
 
-Which samples of which utterance a batch needs is described in whole numbers (`Cuts`) before any file is opened, so that
-workers elsewhere can read them instead.
+`Cuts` describe in integers which samples of which utterance a batch needs, before any file is opened, so that remote
+workers can read them instead.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ class Recordings:
         self._rate = sample_rate
 
     def wave(self, position: int) -> np.ndarray:
-        """An utterance's wave, [samples] float32; an AudioError when it changed after the run was planned."""
+        """An utterance's wave, [samples] float32; raises an AudioError if it changed after the run was planned."""
         utterance = self.utterances[position]
         wave = wav.load_audio(utterance.path, self._rate)
         if len(wave) != self.lengths.samples[position]:
@@ -82,9 +82,9 @@ def read_padded(recordings: Recordings, cuts: Cuts) -> Tuple[np.ndarray, np.ndar
 def raw_copies(
     recordings: Recordings, sample_rate: int, folder: Path, progress: Callable[[int, int], None]
 ) -> Dict[int, str]:
-    """Copies as raw samples, by position, of recordings that TensorFlow cannot read: all but wav at `sample_rate`.
+    """Write raw copies of recordings that TensorFlow cannot read, all but wav at `sample_rate`; returns their paths.
 
-    A copy is written once and named by a digest of its source. A recording that cannot be read has none.
+    A copy is written once and named by a digest of its source. An unreadable recording has none.
     """
     wanted = [place for place, one in enumerate(recordings.utterances) if not _is_plain(one, sample_rate)]
     copies: Dict[int, str] = {}

@@ -1,10 +1,10 @@
-"""Which data device computes which batch.
+"""Schedules batches on data devices of different speeds.
 
-Batches are wanted in the order of the plan, and a late one holds up those behind it. A free device therefore does not
-simply take the next batch, by which a slow device would hold up a fast one. It takes the first batch that no other
-device would finish sooner: for a device ten times slower than the only other one, that is the tenth from here. All
-batches of a plan are about the same work (short shapes have more rows), so one number describes a device's speed: the
-seconds of a batch, as a moving average. A batch is the same whichever device computes it.
+Batches are needed in the order of the plan, and a late one delays those after it. If a free device simply took the next
+batch, a slow device would hold up a fast one. It takes the first batch that no other device would finish sooner: with
+a device ten times as fast beside it, that is the tenth pending batch. All batches of a plan are about the same amount
+of work (short shapes have more rows), so one number describes a device's speed: the seconds of a batch, as a moving
+average. A batch is the same whichever device computes it.
 """
 
 import math
@@ -20,7 +20,7 @@ WEIGHT = 0.2  # of the latest batch in the moving average
 
 @attrs.define(eq=False)
 class DeviceLoad:
-    """The speed of one data device, and what it has done so far."""
+    """The speed and the load of one data device."""
 
     name: str
     seconds: Optional[float] = None  # for a batch; None: not measured yet
@@ -29,7 +29,7 @@ class DeviceLoad:
     began: Optional[float] = None  # when it began the current batch
 
     def seconds_left(self, now: float) -> float:
-        """Seconds until it should be free. A batch that is overdue is expected to take as long again."""
+        """Expected seconds until it is free. An overdue batch is expected to take as long again."""
         return 0.0 if self.began is None or self.seconds is None else abs(self.began + self.seconds - now)
 
 
@@ -37,14 +37,14 @@ class Scheduler:
     """Assigns batches to devices. Not thread-safe: the prefetcher calls it under its lock."""
 
     def __init__(self, seconds: Mapping[str, Optional[float]], clock: Callable[[], float] = time.monotonic) -> None:
-        """`seconds`: of a batch, by device, as measured beforehand; None where nothing was measured."""
+        """`seconds`: measured seconds of a batch, by device; None if not measured."""
         self.devices = [DeviceLoad(name, own) for name, own in seconds.items()]
         self._clock = clock
 
     def choose(self, device: int, batches: Sequence[Batch]) -> Optional[Batch]:
-        """The batch that a free device takes now, of those nobody has begun, in the order they are wanted.
+        """The batch that a free device takes now, of the pending ones in the order of the plan.
 
-        None: the other devices will have finished all of these sooner.
+        None: the other devices will finish all of these sooner.
         """
         place = self._ahead(device)
         return batches[place] if place < len(batches) else None
@@ -53,7 +53,7 @@ class Scheduler:
         self.devices[device].began = self._clock()
 
     def end(self, device: int) -> None:
-        """The current batch is complete; its seconds count from now on."""
+        """Complete the current batch, and add its seconds to the moving average."""
         own = self.devices[device]
         assert own.began is not None
         seconds = self._clock() - own.began
@@ -63,7 +63,7 @@ class Scheduler:
         own.began = None
 
     def shares(self) -> List[Dict[str, Any]]:
-        """For reports: the share of the work that each device did, and how fast it is."""
+        """For reports: each device's share of the work, and its speed."""
         total = sum(one.batches for one in self.devices)
         return [
             {
@@ -83,6 +83,6 @@ class Scheduler:
         count = 0
         for place, other in enumerate(self.devices):
             if place != device and other.seconds:
-                # Of two equally fast devices neither is ahead: one of them must take the next batch.
+                # Equally fast devices are not ahead of each other: one of them must take the next batch.
                 count += max(0, math.ceil((own - other.seconds_left(now)) / other.seconds) - 1)
         return count

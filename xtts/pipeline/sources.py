@@ -1,12 +1,12 @@
 """Batch sources: from the utterances of a step to the arrays that the model takes.
 
-`read` is the host's part: it opens recordings, or looks stored features up, and may be called from many threads.
-`finish` is the data device's part: live features are computed there. Which cut of which recording is taken is a
-function of (seed, batch number, place in the step), so a batch is the same whenever and in whatever order it is made,
-and for any number of replicas. Of several processes each reads the rows of its own share of the replicas. An utterance
-that can no longer be read leaves its row blank and is named in `HostBatch.lost`.
+`read` runs on the host: it opens recordings, or looks up stored features, and may be called from many threads. `finish`
+runs on the data device, where live features are computed. Which cut of which recording is taken is a function of (seed,
+batch number, place in the step), so a batch is the same in whatever order batches are made, and for any number of
+replicas. Of several processes each reads the rows of its own share of the replicas. An utterance that can no longer be
+read leaves its row blank and is named in `HostBatch.lost`.
 
-Letters in shapes: B rows (of all replicas read here), T text tokens, C codes, M mel frames, S samples.
+Letters in shapes: B rows (of all replicas of this process), T text tokens, C codes, M mel frames, S samples.
 """
 
 import time
@@ -27,15 +27,15 @@ class HostBatch:
     """A batch as read on the host; the rows of this process's replicas follow one another."""
 
     shape: int  # index into the stage's shapes
-    size: Shape  # what it is padded to: that shape, or a smaller one with dynamic shapes
+    size: Shape  # the padded size: that shape, or a smaller one with dynamic shapes
     arrays: Arrays  # each [B, ...]
-    counts: np.ndarray  # float64 [parts of the loss]: how many elements each part is a mean over, of the rows here
+    counts: np.ndarray  # float64 [parts of the loss]: how many elements of these rows each part is a mean over
     frames: int  # mel frames without padding, of all replicas
     lost: Tuple[Lost, ...] = ()  # the utterances of blank rows
 
 
 class BatchSource(Protocol):
-    """What a prefetcher draws batches from."""
+    """The interface of the sources that a prefetcher draws batches from."""
 
     def read(self, batches: Sequence[Batch], number: int) -> HostBatch:
         """Read batch `number` of the run on the host; `batches` has one for each replica.
@@ -45,7 +45,7 @@ class BatchSource(Protocol):
         """
 
     def finish(self, batch: HostBatch) -> Arrays:
-        """Compute what is missing on the data device: the arrays that the model takes.
+        """Compute missing features on the data device; returns the arrays that the model takes.
 
         The codec's are mel [B, M, n_mels] and lengths [B]; the GPT's text [B, T], text_lengths [B], codes [B, C],
         code_lengths [B] and reference [B, M, n_mels].
@@ -56,7 +56,7 @@ class BatchSource(Protocol):
 
 
 class RemoteBatchSource(BatchSource, Protocol):
-    """A source whose recordings can be read, and turned into features, by workers elsewhere."""
+    """A source whose recordings can be read, and features computed, by remote workers."""
 
     recordings: Recordings
 
@@ -77,7 +77,7 @@ def warm_up(source: BatchSource, order: BatchOrder, dynamic_shapes: bool = False
 
 
 def seconds_per_batch(source: BatchSource, order: BatchOrder, dynamic_shapes: bool = False) -> float:
-    """How long the data device takes for a batch, as a mean over blank ones; call `warm_up` first."""
+    """The seconds that the data device takes for a batch, a mean over blank ones; call `warm_up` first."""
     shapes = range(len(order.batch_sizes))[-1 if dynamic_shapes else 0 :]
     blanks = [_blank(source, order, shape) for shape in shapes]
     began = time.monotonic()
@@ -91,7 +91,7 @@ def _blank(source: BatchSource, order: BatchOrder, shape: int) -> HostBatch:
 
 
 def cut_start(draw: int, count: int, wanted: int) -> int:
-    """Where a cut of `wanted` of `count` frames begins; live and cached features are cut at the same place."""
+    """The start of a random cut of `wanted` of `count` frames, the same for live and cached features."""
     return draw % (count - wanted + 1) if count > wanted else 0
 
 

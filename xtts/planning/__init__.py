@@ -1,1 +1,1 @@
-"""Planning: lengths of utterances become static shapes, a batch order and bytes a device."""
+"""Planning: static shapes, the batch order and memory estimates, from the lengths of utterances."""

@@ -6,8 +6,8 @@ sort), because numpy's own shuffles may change between releases. To resume, a ba
 
 An epoch has every utterance once. The last batch of a shape may have fewer utterances than rows: the remaining rows
 are blank and masked, and the shape stays the same. With several workers each step gives every worker one batch of the
-same shape, so that all take the same number of steps of the same cost; a worker's batch is entirely blank only where
-the last utterances of a shape are fewer than the workers.
+same shape, so that all take the same number of steps of the same cost; a worker's batch is entirely blank only if the
+last utterances of a shape are fewer than the workers.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ _WORD = 2**64 - 1
 _GOLDEN = 0x9E3779B97F4A7C15  # SplitMix64's increment
 _MIX_1, _MIX_2 = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 _UTTERANCES, _BATCHES = 0, 1  # random streams of the two shuffles
-CUTS = 2  # and of what is drawn for the rows of a batch
+CUTS = 2  # random stream of the cuts in the rows of a batch
 _SHAPE_BITS = 16  # of a sort key; the other 48 are random
 
 

@@ -1,4 +1,4 @@
-"""The dataset of a run: its checked corpus, split for validation, its tokenizer and the length of every utterance.
+"""The dataset of a run: the checked corpus, its validation split, the tokenizer and the lengths of all utterances.
 
 A recipe that names no corpus gets a demo corpus, made once and kept beside the runs.
 """
@@ -33,18 +33,18 @@ class Split(NamedTuple):
 
 @attrs.frozen
 class Dataset:
-    """What a run trains on."""
+    """The dataset that a run trains on."""
 
     train: Split
     held_out: Split  # for validation; may be empty
     tokenizer: text.Tokenizer
-    rejected: List[Rejected]  # of both, each once
+    rejected: List[Rejected]  # of both splits, each once
 
 
 def load_dataset(recipe: Recipe, log: Log) -> Dataset:
-    """Read, check and measure what a recipe trains on; what was found is logged."""
-    limits = length_limits(recipe)  # first: a limit beyond the model's is an error before anything is read,
-    text.check_tokenizer(recipe.text)  # and so is a missing package before a corpus is made
+    """Read, check and measure the dataset of a recipe, and log what was found."""
+    limits = length_limits(recipe)  # first, so that a limit beyond the model's fails before anything is read,
+    text.check_tokenizer(recipe.text)  # and a missing package before a demo corpus is made
     source = recipe.data.train or _demo_corpus(recipe, log)
     whole = load_checked_corpus(source, recipe.data.format, recipe.data.language, log)
     if recipe.data.val is not None:
@@ -66,7 +66,7 @@ def load_dataset(recipe: Recipe, log: Log) -> Dataset:
 def plan_dataset(
     recipe: Recipe, dataset: Dataset, stages: Sequence[PlannedStage], replicas: Optional[int] = None
 ) -> Plan:
-    """The plan of a recipe for the dataset that was loaded for it."""
+    """The plan of a recipe for its loaded dataset."""
     return make_plan(
         recipe,
         dataset.train.lengths.text,
@@ -81,7 +81,7 @@ def plan_dataset(
 def load_checked_corpus(
     path: str, format: str, language: str, log: Log, at_least: int = corpora.MIN_UTTERANCES
 ) -> Corpus:
-    """The corpus at `path`, with every recording decoded once."""
+    """The corpus at `path`, after decoding every recording once to check it."""
     with ProgressBar("reading headers") as bar:
         found = corpora.read_corpus(path, format, language, progress=bar, at_least=at_least)
     log(f"{found.layout.metadata}: {found.layout.format} ({found.layout.why})")

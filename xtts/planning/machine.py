@@ -1,9 +1,9 @@
-"""Whether this machine has a GPU, asked without TensorFlow.
+"""Detects a GPU without TensorFlow.
 
-`xtts plan` and `xtts tune` must answer where TensorFlow is not installed, and at once where it is, so they look for the
-driver instead. `xtts run` does not ask here: it places its devices before it plans, and the placement knows what
-TensorFlow can really use (a TensorFlow built for CPUs sees no GPU, whatever the machine has). On the side of
-TensorFlow the one who is asked is `compat.has_gpu`.
+`xtts plan` and `xtts tune` must work where TensorFlow is not installed, and be fast where it is, so they look for the
+driver instead. `xtts run` does not use this module: it places its devices before it plans, so it knows what TensorFlow
+can really use (a TensorFlow built for CPUs sees no GPU, whatever the machine has). With TensorFlow use
+`compat.has_gpu`.
 """
 
 import os

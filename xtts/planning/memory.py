@@ -1,8 +1,8 @@
-"""Memory of each device: bytes of a training step, and what to change in the recipe where they exceed the limit.
+"""Memory estimates: bytes on each device in a training step, and what to change in the recipe if they exceed the limit.
 
-Weights, gradients, optimizer and buffer are counted. Activations are estimated from the tensors a step makes; the
-transformer's are scaled by what a plain graph step was measured to keep. What differs between stages is asked of the
-stages (`PlannedStage`), which are further down in `xtts.training.stages`.
+Weights, gradients, optimizer and buffer are counted. Activations are estimated from the tensors of a step; the
+transformer's are scaled to a measurement of a plain graph step. What depends on the stage is defined by the stages
+themselves (`PlannedStage`), in `xtts.training.stages`.
 """
 
 from typing import Callable, Dict, List, Protocol, Sequence
@@ -18,21 +18,21 @@ FLOAT = 4  # bytes
 LARGEST_BUFFER, SMALLEST_BUFFER = 50, 4  # batches
 OPTIMIZER_SLOTS = 3  # AdamW's two moments, and the running average of the weights
 
-# Floats the backward pass keeps in one transformer block, for each token and each channel of width: the peak of a
+# Floats kept for the backward pass in one transformer block, for each token and each channel of width: the peak of a
 # plain graph step of 4 layers of 256 on 6400 tokens was 53 with TensorFlow 2.4 and 54 with 2.21 (30 with XLA).
 BLOCK_FLOATS = 54
-ATTENTION_FLOATS = 24  # the attention half's part of them, by the tensors it makes: 7 of 16
+ATTENTION_FLOATS = 24  # those of the attention half, which makes 7 of the block's 16 tensors
 COPIES = 2  # of attention scores and of logits, before and after the softmax; the same step kept 2.2
 
 _LIMITS = {"model": "model_gpu_memory_limit", "data": "data_gpu_memory_limit"}  # keys of [devices]
 
 
 class PlannedStage(Protocol):
-    """What planning asks of a stage of training."""
+    """What planning needs to know about a training stage."""
 
     @property
     def name(self) -> str:
-        """In run.stages, and of the part of the model that it trains."""
+        """The name in run.stages, and of the part of the model that it trains."""
 
     @property
     def section(self) -> str:
@@ -40,16 +40,16 @@ class PlannedStage(Protocol):
 
     @property
     def needs(self) -> Sequence[str]:
-        """Earlier stages whose weights lie on the data devices."""
+        """Earlier stages whose weights are on the data devices."""
 
     def shapes(self, recipe: Recipe, planned: Sequence[Shape]) -> Sequence[Shape]:
-        """The shapes of its batches; `planned` are those of the corpus's whole utterances."""
+        """The shapes of its batches; `planned` are the shapes planned for whole utterances."""
 
     def activations(self, recipe: Recipe, size: ModelSize, text_tokens: int, shape: Shape) -> int:
         """Bytes that a training step keeps for its backward pass, in float32."""
 
     def feature_bytes(self, recipe: Recipe, size: ModelSize, shape: Shape) -> int:
-        """Bytes in use on a data device while it makes one batch."""
+        """Bytes in use on a data device while it computes one batch."""
 
     def batch_bytes(self, recipe: Recipe, shape: Shape) -> int:
         """Bytes of one batch in the buffer."""
@@ -57,7 +57,7 @@ class PlannedStage(Protocol):
 
 @attrs.frozen
 class MemoryBudget:
-    """What one device holds in the stage that needs most of it, in bytes."""
+    """Memory use of one device in bytes, in the stage that needs the most."""
 
     stage: str
     weights: int
@@ -83,12 +83,12 @@ class MemoryEstimate:
     recipe: Recipe
     size: ModelSize
     text_tokens: int
-    shapes: Sequence[Shape]  # of the corpus's whole utterances
+    shapes: Sequence[Shape]  # planned for whole utterances
     stages: Sequence[PlannedStage]
     replicas: int = 1
 
     def budgets(self) -> Dict[str, MemoryBudget]:
-        """The budget of the devices that train ("model") and of those that make features ("data")."""
+        """The budget of the devices that train ("model") and of those that compute features ("data")."""
         if not self.stages:
             return {}
         counts = count_parameters(self.size, self.text_tokens, self.recipe.audio.n_mels)
@@ -99,7 +99,7 @@ class MemoryEstimate:
         return {device: max(budgets, key=lambda budget: budget.total) for device, budgets in found.items()}
 
     def advice(self) -> List[str]:
-        """For each device whose limit is exceeded: the key to change, and the value to write."""
+        """For each device whose limit is exceeded, the key to change and the value to write."""
         found = []
         for device, budget in self.budgets().items():
             if not budget.fits:
@@ -151,7 +151,7 @@ class MemoryEstimate:
         recipe, shapes = self.recipe, stage.shapes(self.recipe, self.shapes)
         count = counts[stage.name]
         is_half = recipe.train.precision != "float32"
-        sums = 2 if recipe.train.gradient_accumulation_steps > 1 else 1  # of one batch, and of those added up so far
+        sums = 2 if recipe.train.gradient_accumulation_steps > 1 else 1  # gradients of one batch, and the accumulated
         activations = max(stage.activations(recipe, self.size, self.text_tokens, shape) for shape in shapes)
         budget = MemoryBudget(
             stage.name,
@@ -175,19 +175,19 @@ class MemoryEstimate:
             weights=FLOAT * sum(counts[part].total for part in stage.needs),
             gradients=0,
             optimizer=0,
-            activations=self.replicas * batch,  # a data device makes whole batches, with the rows of every replica
+            activations=self.replicas * batch,  # a data device computes whole batches, with the rows of every replica
             buffer=0,
             limit=self.recipe.devices.data_gpu_memory_limit * MEGABYTE,
         )
 
 
 def is_dual(recipe: Recipe) -> bool:
-    """Whether the recipe asks for two devices, on which the memory limits are in force."""
+    """Whether the recipe names both a data and a model GPU, to which the memory limits apply."""
     return recipe.devices.data_gpu is not None and recipe.devices.model_gpu is not None
 
 
 def mel_floats(audio: AudioSection, frames: int, n_fft: int) -> int:
-    """Floats in use while the mel of one recording is made: wave, windows, spectrum and mel."""
+    """Floats in use while the mel of one recording is computed: wave, windows, spectrum and mel."""
     return frames * (audio.hop_length + n_fft + 3 * (n_fft // 2 + 1) + 2 * audio.n_mels)
 
 

@@ -1,7 +1,7 @@
 """The plan of a run: its shapes, batches, traces, steps and memory, computed before it starts and without TensorFlow.
 
-`Plan.text()` is the page a person reads before the first step, `as_json()` the same for a machine; `layout` and `order`
-are what the run then follows.
+`Plan.text()` is a summary for people, `as_json()` the same as data; `layout` and `order` determine the batches of the
+run.
 """
 
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Tuple
@@ -24,23 +24,23 @@ if TYPE_CHECKING:
 
     Ints = NDArray[Any]
 
-CURVE = (1, 2, 3, 4, 6, 8, 12, 16)  # the numbers of shapes whose work is shown
+CURVE = (1, 2, 3, 4, 6, 8, 12, 16)  # numbers of shapes for which the work is shown
 PASSES = 3  # the work of a training step, in forward passes: one forward, two backward
 
 
 class PlanError(XttsError):
-    """A corpus and a recipe that cannot be trained."""
+    """Why a recipe cannot be trained on a corpus."""
 
 
 @attrs.frozen
 class MachineSpeed:
-    """How fast a machine traces and steps, which decides how many shapes pay off.
+    """How fast a machine traces and trains, which decides how many shapes pay off.
 
-    The defaults were measured on two CPU cores with 4 layers of 256 (TensorFlow 2.21). A GPU traces as slowly and steps
-    far faster, so that fewer shapes pay there.
+    The defaults were measured on two CPU cores with 4 layers of 256 (TensorFlow 2.21). A GPU traces as slowly but
+    trains far faster, so that fewer shapes pay off there.
     """
 
-    trace_seconds: float = 1.2  # for each layer of each shape, over and above the first step
+    trace_seconds: float = 1.2  # for each layer of each shape, in addition to the first step
     xla_seconds: float = 5.5  # the same, when XLA compiles the step
     work_per_second: float = 30e9  # multiply-adds
 
@@ -50,7 +50,7 @@ class EpochWork:
     """The work of an epoch, relative to that of its recordings without padding."""
 
     ratio: float  # with padded lengths
-    computed: float  # with the blank rows of last batches as well
+    computed: float  # including blank rows of last batches
     of_shapes: Tuple[float, ...]  # `ratio` of each shape
 
 
@@ -62,8 +62,8 @@ class Plan:
     layout: ShapePlan
     order: BatchOrder
     seconds: float  # of recordings
-    tokens_per_code: float  # text tokens, on average: how fast the voices read
-    rejected: Dict[str, int]  # number of utterances, by the reason they were set aside
+    tokens_per_code: float  # text tokens, on average: the speaking rate
+    rejected: Dict[str, int]  # number of rejected utterances, by reason
     work: EpochWork
     curve: Dict[int, float]  # `EpochWork.computed`, by number of planned shapes
     parts: Dict[str, ParameterCount]  # parameters
@@ -76,17 +76,17 @@ class Plan:
 
     @property
     def traces(self) -> int:
-        """How often the step of one stage is traced: once a shape, or once in all when lengths are dynamic."""
+        """The number of traces of a stage's step: one for each shape, or a single one if lengths are dynamic."""
         return 1 if self.recipe.data.shapes == "relaxed" else len(self.layout.shapes)
 
     @property
     def steps_per_epoch(self) -> int:
-        """Optimizer steps; the last may borrow batches from the next epoch."""
+        """Optimizer steps; the last may include batches of the next epoch."""
         return -(-self.order.batches_per_epoch // self.recipe.train.gradient_accumulation_steps)
 
     @property
     def epochs(self) -> float:
-        """How often a stage sees the corpus."""
+        """The number of epochs of a stage."""
         batches = self.recipe.train.steps * self.recipe.train.gradient_accumulation_steps
         return batches / self.order.batches_per_epoch
 
@@ -95,11 +95,11 @@ class Plan:
         return sum(count.total for count in self.parts.values())
 
     def text(self) -> str:
-        """The plan as a page."""
+        """The plan as text."""
         return format_plan(self.as_json())
 
     def as_json(self) -> Dict[str, Any]:
-        """The plan in JSON's own types."""
+        """The plan in JSON's types."""
         return {
             "size": self.recipe.model.size,
             "mode": self.recipe.data.shapes,
@@ -153,10 +153,10 @@ def make_plan(
 ) -> Plan:
     """The plan for the usable utterances of a corpus.
 
-    `text_lengths` (tokens) and `mel_frames` have one entry an utterance, and the order names utterances by their place
-    there. `text_tokens` is how many tokens the tokenizer has; `rejected` counts what was set aside before, by reason.
-    Memory is counted for `stages`, those of `xtts.training.stages` that the recipe trains. `replicas` is how many
-    copies of the model are placed; None: as many as the recipe names GPUs for.
+    `text_lengths` (tokens) and `mel_frames` have one entry for each utterance; the order refers to utterances by index.
+    `text_tokens` is the vocabulary size of the tokenizer; `rejected` counts utterances rejected before, by reason.
+    Memory is estimated for `stages`, those of `xtts.training.stages` that the recipe trains. `replicas` is the number
+    of copies of the model; None: as many as the recipe names GPUs.
     """
     recipe = resolve_shapes(recipe, begun="planned")
     text, mel = np.asarray(text_lengths, np.int32), np.asarray(mel_frames, np.int32)
@@ -206,12 +206,12 @@ def make_plan(
 
 
 def resolve_shapes(recipe: Recipe, begun: Optional[str] = None, has_gpu: Optional[bool] = None) -> Recipe:
-    """The recipe with `shapes = "auto"` decided: as a run was `begun`, or by what is fastest on this machine.
+    """The recipe with `shapes = "auto"` resolved: to that of a run that was `begun`, or to the fastest on this machine.
 
-    On CPUs free lengths are: they start with one trace and pad least. Static shapes pay where a device tunes itself to
-    each shape, so they are for GPUs, those that a recipe names and a machine lacks too; and for XLA, and where somebody
-    says how many there are to be. `has_gpu`: whether the run trains on a GPU; None: its devices are not placed yet, and
-    the machine is asked.
+    On CPUs that is "relaxed": dynamic lengths need one trace and pad least. Static shapes pay off where kernels are
+    tuned to each shape, so they are for GPUs, even for those that a recipe names and the machine lacks, for XLA, and if
+    the recipe gives their number. `has_gpu`: whether the run trains on a GPU; None: its devices are not placed yet, so
+    the machine is checked.
     """
     if recipe.data.shapes != "auto":
         return recipe
@@ -239,7 +239,7 @@ def length_limits(recipe: Recipe) -> Tuple[int, int]:
 
 
 def _too_long(recipe: Recipe, text: "Ints", mel: "Ints") -> Dict[str, "Ints"]:
-    """Which utterances are too long for the run, by reason; each counts once."""
+    """A mask of the utterances that are too long for the run, by reason; each has one reason."""
     most_text, most_mel = length_limits(recipe)
     long_text = text > most_text
     return {
@@ -269,7 +269,7 @@ def _plan_layout(
 def _padding_curve(
     joint: "Ints", work: StepCost, batch_size: int, replicas: int, numbers: List[int]
 ) -> Dict[int, float]:
-    """The work of an epoch by number of planned shapes, up to the number of different lengths."""
+    """The work of an epoch by number of planned shapes, up to the number of distinct lengths."""
     lengths, counts = shapes.length_histogram(joint)
     rows = replicas * shapes.batch_sizes(lengths, batch_size)
     best = shapes.boundaries(lengths, counts, work, numbers[-1], rows)
@@ -277,7 +277,7 @@ def _padding_curve(
 
 
 def _epoch_work(recipe: Recipe, layout: ShapePlan, order: BatchOrder, joint: "Ints", work: StepCost) -> EpochWork:
-    """The work of an epoch; `joint` has one entry an utterance."""
+    """The work of an epoch; `joint` has one entry for each utterance."""
     taken = layout.shape_of >= 0
     real = np.bincount(layout.shape_of[taken], weights=work.of(joint[taken].astype(np.int64)))  # exact below 2^53
     if recipe.data.shapes == "relaxed":
@@ -294,12 +294,12 @@ def _epoch_work(recipe: Recipe, layout: ShapePlan, order: BatchOrder, joint: "In
 
 
 def _relaxed_work(layout: ShapePlan, order: BatchOrder, joint: "Ints", work: StepCost) -> "Ints":
-    """Each pool's work in the first epoch: a step is as long as its longest member.
+    """The work of each pool in the first epoch: a step is as long as its longest member.
 
-    Its only blank rows are those that give every worker the same number.
+    The only blank rows are those that give every worker the same number of rows.
     """
     members = order.epoch(0).members
-    first = np.cumsum(layout.counts) - layout.counts  # each pool's, among the members
+    first = np.cumsum(layout.counts) - layout.counts  # index of each pool's first member
     steps = [
         start + np.arange(0, count, rows * order.workers)
         for start, count, rows in zip(first, layout.counts, order.batch_sizes)
@@ -312,7 +312,7 @@ def _relaxed_work(layout: ShapePlan, order: BatchOrder, joint: "Ints", work: Ste
 
 
 def _shape_advice(recipe: Recipe, layout: ShapePlan, work: EpochWork, curve: Dict[int, float]) -> List[str]:
-    """What to write where fewer shapes would compute less: a small corpus leaves last batches partly blank."""
+    """Advice if fewer shapes would compute less: with a small corpus the last batches are partly blank."""
     fewest = min(curve, key=lambda number: curve[number])
     if recipe.data.shapes != "planned" or fewest >= len(layout.shapes) or curve[fewest] >= work.computed:
         return []

@@ -1,9 +1,9 @@
 """Plan static shapes from the lengths of a corpus, and assign each utterance to one.
 
 The transformer processes text and codes of an utterance as one sequence, so the cost of a step depends on the joint
-length. `plan_shapes` partitions the histogram of joint lengths so that the work is least: an exact optimum in integers,
-the same on every machine. `fixed_shapes` has one shape; with `relaxed_shapes` batches are as long as their longest
-member.
+length. `plan_shapes` partitions the histogram of joint lengths so that the work is minimal: an exact optimum in
+integers, the same on every machine. `fixed_shapes` has one shape; with `relaxed_shapes` batches are as long as their
+longest member.
 """
 
 from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Tuple
@@ -24,14 +24,14 @@ TEXT_SPECIAL_TOKENS = 2  # [START] text [STOP]
 CODE_SPECIAL_TOKENS = 2  # [start] codes [stop]
 STOPS = 3  # codes past the end of a recording, set to stop
 MAX_SHAPES = 16  # that "auto" considers
-POOLS = 32  # by length, of a relaxed run, at most
-POOL_BATCHES = 4  # batches in a pool, at least, or the same utterances would always share a batch
+POOLS = 32  # pools of similar lengths in a relaxed run, at most
+POOL_BATCHES = 4  # batches in a pool, at least; with fewer the same utterances would always share a batch
 SET_ASIDE = -1  # the shape of an utterance that does not fit any
-BLOCK = 256  # rows of the dynamic programme computed together, so that they fit in the processor's cache
+BLOCK = 256  # rows of the dynamic programming table computed together, so that they fit in the processor's cache
 
 
 class ShapeError(XttsError):
-    """Shapes cannot be planned from these lengths."""
+    """Why shapes cannot be planned from these lengths."""
 
 
 @attrs.frozen
@@ -64,7 +64,7 @@ class ShapePlan:
 
 
 class TraceCost(NamedTuple):
-    """What "auto" weighs: the seconds that each shape costs at the start against those that it saves in the run."""
+    """The trade-off of "auto": seconds that each shape costs at the start, against those that it saves in the run."""
 
     trace_seconds: float  # to trace and optimise a step for one shape
     run_seconds: float  # of the whole run without any padding

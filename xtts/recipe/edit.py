@@ -1,6 +1,6 @@
-"""Change settings in the text of a recipe and leave everything else, comments and layout, as it was written.
+"""Change settings in the text of a recipe and preserve everything else, including comments and layout.
 
-Each changed setting gets a comment above it that says why. tomlkit is imported when there is something to change,
+Each changed setting gets a comment above it that says why. tomlkit is imported only when there is something to change,
 because its import takes as long as `xtts --help` itself.
 """
 
@@ -38,7 +38,7 @@ def apply_edits(text: str, changes: Mapping[Key, Edit]) -> str:
             return edited
     except (RecipeError, tomlkit.exceptions.TOMLKitError):
         pass
-    # Whatever tomlkit did not edit rightly is written out anew, with the reasons on top.
+    # If tomlkit's edit is not equal to the changed recipe, the recipe is written from scratch, with the reasons on top.
     reasons = [f"{'.'.join(key)}: {edit.why}" for key, edit in changes.items()]
     return f"{_comments(reasons)}\n{tomlkit.dumps(wanted)}"
 
@@ -52,7 +52,7 @@ def _apply(text: str, key: Key, edit: Edit) -> str:
     """The text with one setting changed, or added after the last one of its section.
 
     Reasons go into the white space before a setting: tomlkit itself adds comments only at the end of a section, where
-    they would stand behind the comment of the next one.
+    they would follow the comment of the next one.
     """
     import tomlkit
 

@@ -37,7 +37,7 @@ def find_problem(value: Any, field: FieldSchema) -> Optional[str]:
 
 
 def parse_flag(text: str, field: FieldSchema) -> Any:
-    """The value that a flag's text stands for; the text itself if it is not one, so that `find_problem` refuses it."""
+    """The value of a flag's text; the text itself if it is not valid, so that `find_problem` refuses it."""
     list_field = _list_of(field)
     if list_field and (list_field is field or "," in text or text.strip().startswith("[")):
         items = (item.strip().strip("\"'") for item in text.strip().strip("[]").split(","))
@@ -111,7 +111,7 @@ def _list_problem(value: Any, field: FieldSchema) -> Optional[str]:
 
 
 def _list_of(field: FieldSchema) -> Optional[FieldSchema]:
-    """The field itself if it is a list, or that of its options which is one; None if there is none."""
+    """The field itself if it is a list, or the one of its options that is a list; None if there is none."""
     return next((option for option in _options(field) if option.get("type") == "array"), None)
 
 

@@ -127,7 +127,7 @@ def _syntax_problems(text: str, name: str) -> Iterator[RecipeProblem]:
     while True:
         mistake = _mistake("\n".join(lines))
         if mistake is None or mistake[0] <= last:
-            return  # no further error, or one that follows from the last
+            return  # no further error, or one caused by the previous one
         last, message = mistake
         yield RecipeProblem(f"{name}:{last}", "not TOML", f"{message}; {_remedy(message)}")
         if re.search("closed|terminated|nested", message):

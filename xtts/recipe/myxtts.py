@@ -16,7 +16,7 @@ from xtts.recipe.lines import RecipeError
 
 LARGEST_FILE = 1_000_000  # bytes; a configuration is a page of text
 STEPS = 100_000  # used when only epochs were given, as in the shipped recipes for a GPU
-SIZE = "normal"  # what MyXTTS trained when nobody chose
+SIZE = "normal"  # MyXTTS's default
 
 
 class MigrateError(UsageError):
@@ -269,7 +269,7 @@ def _rank(old: str) -> int:
 
 def _take(old: str, value: Any, done: Migrated) -> None:
     if value is None or value == "":
-        return  # it was unset
+        return  # unset
     taken = TAKEN.get(old)
     if taken is None:
         done.left.append(Left(old, _why_gone(old)))

@@ -31,16 +31,16 @@ def setting(
 ) -> Any:
     """A field of a section: its default, its line of help, and its limits as keywords of JSON schema.
 
-    `shapes_weights` names the stages that would learn other weights if it were changed, so that they must be trained
-    anew. That is all of them unless the setting says otherwise: a new setting cannot be forgotten. `per_worker`:
-    workers of one cluster may differ in it, because it says where things are or who a worker is.
+    `shapes_weights` names the stages whose weights depend on it, so that they must be trained again when it changes.
+    The default is all of them, so that a new setting cannot be forgotten. `per_worker`: workers of one cluster may
+    differ in it, because it says where things are or who a worker is.
     """
     metadata = {"help": help, "limits": limits, "shapes_weights": shapes_weights, "per_worker": per_worker}
     return attrs.field(default=default, validator=_validate, metadata=metadata)
 
 
 def run_setting(default: Any, help: str, **more: Any) -> Any:
-    """A setting that shapes no weights: how long a run is, how fast, on which devices, and how it is shown."""
+    """A setting that does not affect weights: the length of a run, its speed, its devices, and what is reported."""
     return setting(default, help, shapes_weights=(), **more)
 
 
@@ -325,7 +325,7 @@ class Recipe:
     cluster: ClusterSection = attrs.field(factory=ClusterSection)
 
     def __attrs_post_init__(self) -> None:
-        if attrs.validators.get_disabled():  # a file's settings were checked already, with their lines
+        if attrs.validators.get_disabled():  # settings of a file have been checked already, with their lines
             return
         found = find_contradictions(self.as_tables())
         if found:

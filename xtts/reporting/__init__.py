@@ -1,1 +1,1 @@
-"""What happened in a run: its journal, figures on the way, and the report."""
+"""Reporting: the journal of a run, live figures, and the report."""

@@ -1,8 +1,8 @@
-"""Charts of series of points, or of bars, as HTML figures with plain SVG in them, styled by `STYLE`.
+"""Line and bar charts as HTML figures with plain SVG, styled by `STYLE`.
 
-This module computes coordinates; parts.html.j2 draws them. However many points there are, a chart stays small: they are
-grouped into buckets, of which the mean is a line and the range a pale band around it. Colours are CSS classes, so that
-a page follows its reader's light or dark scheme; values under the pointer are in a <title>.
+This module computes coordinates; parts.html.j2 draws them. To keep charts small, points are grouped into buckets: a
+line shows the mean of each bucket, a pale band its range. Colours are CSS classes, so that a page follows its reader's
+light or dark scheme; values under the pointer are in a <title>.
 """
 
 import math
@@ -12,12 +12,12 @@ import numpy as np
 
 from xtts.reporting.templates import render_part
 
-WIDTH, HEIGHT = 480, 220  # of a chart's own units; it is scaled to the page
+WIDTH, HEIGHT = 480, 220  # in SVG units; a chart is scaled to the page
 LEFT, RIGHT, TOP, BOTTOM = 50, 14, 12, 28  # around the plot
 BUCKETS = 120  # points of a line
 COLUMNS = 60  # areas with a tooltip
-FEW = 30  # at most so many points are drawn as dots too
-FAR = 4.0  # times the 95th percentile: points beyond are cut off, with a note
+FEW = 30  # up to this many points are also drawn as dots
+FAR = 4.0  # times the 95th percentile; points beyond are cut off, with a note
 ROW, LABEL = 24, 116  # of a bar chart: height of a bar, width of its label
 SERIES_COLOURS = 7
 Shown = Callable[[float], str]
@@ -58,7 +58,7 @@ class Series(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """Something that happened at x: "trace", "resume", "retrace" or "skip"."""
+    """An event at x: "trace", "resume", "retrace" or "skip"."""
 
     x: float
     kind: str
@@ -86,7 +86,7 @@ class _Scale(NamedTuple):
 
 
 def format_short(value: float) -> str:
-    """A number with few digits."""
+    """A number as text with few digits."""
     size = abs(value)
     if size >= 1e6:
         return f"{value / 1e6:.3g} M"
@@ -96,7 +96,7 @@ def format_short(value: float) -> str:
 
 
 def percent(share: float) -> str:
-    """A share as a percentage."""
+    """A share as text, as a percentage."""
     return f"{100 * share:.1f}".replace(".0", "") + " %"
 
 
@@ -147,7 +147,7 @@ def line_chart(
 
 
 def bar_chart(title: str, bars: Sequence[ChartBar], show: Shown = format_short) -> str:
-    """Horizontal bars, one below the other, with their values at their ends."""
+    """Horizontal bars, one below the other, with values at their ends."""
     if not bars:
         return render_part("empty_chart", title=title)
     largest = max(bar.value for bar in bars) or 1.0
@@ -163,7 +163,7 @@ def bar_chart(title: str, bars: Sequence[ChartBar], show: Shown = format_short) 
 
 
 def share_chart(title: str, parts: Mapping[str, float], show: Shown = format_short) -> str:
-    """One bar made of its parts."""
+    """A single stacked bar."""
     whole = sum(parts.values())
     if whole <= 0:
         return render_part("empty_chart", title=title)
@@ -180,7 +180,7 @@ def share_chart(title: str, parts: Mapping[str, float], show: Shown = format_sho
 
 
 def ticks(low: float, high: float, about: int = 5) -> List[float]:
-    """About so many round numbers from `low` to `high`, 1, 2 or 5 times a power of ten apart."""
+    """`about` round numbers from `low` to `high`, at intervals of 1, 2 or 5 times a power of ten."""
     rough = (high - low) / about
     power = 10.0 ** math.floor(math.log10(rough))
     apart = min((power * factor for factor in (1, 2, 5, 10)), key=lambda size: abs(size - rough))
@@ -189,7 +189,7 @@ def ticks(low: float, high: float, about: int = 5) -> List[float]:
 
 
 def thinned(points: np.ndarray, buckets: int = BUCKETS) -> np.ndarray:
-    """Points [n, 2] grouped along x into at most so many: [buckets, 4], of mean x, mean y, lowest y, highest y."""
+    """Points [n, 2] grouped along x into at most `buckets`: [buckets, 4] with mean x, mean y, minimum y, maximum y."""
     x, y = points.T
     if len(points) <= buckets:
         return np.stack([x, y, y, y], axis=1)
@@ -240,7 +240,7 @@ def _line(points: np.ndarray, x: _Scale, y: _Scale, colour: str) -> Dict[str, An
 
 
 def _marks(marks: Sequence[Mark], x: _Scale) -> List[Dict[str, str]]:
-    """A dashed line with a tip to point at, for marks of one kind that lie close together."""
+    """A dashed line with a tooltip for each group of marks of one kind that are close together."""
     groups: List[List[Mark]] = []
     for mark in sorted(marks, key=lambda mark: (mark.kind, mark.x)):
         if groups and groups[-1][0].kind == mark.kind and x(mark.x) - x(groups[-1][0].x) < 3:

@@ -1,7 +1,7 @@
-"""The samples of a run in its report, to listen to and look at.
+"""The gallery of a report: the samples of a run, as audio players and pictures.
 
-Each text gets a card: the newest sample of every kind, and a few from earlier steps, so that one hears the model learn.
-Files are embedded in the page until it would grow too large; the rest are links into the run's folder.
+Each text gets a card with the newest sample of every kind, and a few from earlier steps, so that progress is audible.
+Files are embedded in the page until it would become too large; the rest are links into the run's folder.
 """
 
 import base64
@@ -19,7 +19,7 @@ Sample = Mapping[str, Any]  # a line of samples.jsonl
 
 
 def gallery(samples: Sequence[Sample], folder: Path) -> str:
-    """The cards of a run's samples, which are in the order they were made; empty where there are none."""
+    """The cards of a run's samples, which are given in chronological order; empty if there are none."""
     chosen = choose(samples)
     shown = {id(sample) for takes in chosen.values() for sample in takes}
     embedded = _embedded([sample for sample in samples if id(sample) in shown], folder)
@@ -30,7 +30,7 @@ def gallery(samples: Sequence[Sample], folder: Path) -> str:
 
 
 def choose(samples: Sequence[Sample]) -> Dict[str, List[Sample]]:
-    """The samples to show, by text: of each kind the newest, and for learnt kinds some from earlier steps."""
+    """The samples to show, by text: the newest of each kind, and for kinds made by the model some of earlier steps."""
     texts: Dict[str, Dict[str, List[Sample]]] = {}
     for sample in samples:
         text, kind = str(sample.get("text") or ""), str(sample.get("kind") or "spoken")
@@ -45,7 +45,7 @@ def choose(samples: Sequence[Sample]) -> Dict[str, List[Sample]]:
 
 
 def evenly_spaced(samples: Sequence[Sample], count: int) -> List[Sample]:
-    """`count` samples, evenly spaced from the first to the last; the last one if only one is wanted."""
+    """`count` samples, evenly spaced from the first to the last; for a single one the last."""
     if count == 1:
         return list(samples[-1:])
     last = len(samples) - 1
@@ -57,7 +57,7 @@ def _order(kind: str) -> Tuple[int, str]:
 
 
 def _embedded(samples: Sequence[Sample], folder: Path) -> Set[Path]:
-    """The files that are embedded: the newest ones, as many as fit."""
+    """The files to embed: the newest ones, as many as fit."""
     left, chosen = MAX_BYTES, set()
     for sample in reversed(samples):
         for name in ("picture", "wav"):
@@ -92,7 +92,7 @@ def _file(name: Any, folder: Path) -> Optional[Path]:
             file = place.resolve()
             if file.suffix in TYPES and folder.resolve() in file.parents and file.is_file():
                 return file
-    except (OSError, ValueError):  # a name that no file can have
+    except (OSError, ValueError):  # an invalid file name
         pass
     return None
 

@@ -1,14 +1,14 @@
-"""The journal of a run: JSON lines, each on disk at once, and read back as lists.
+"""The journal of a run: files of JSON lines, each written at once, and read back as lists.
 
-    metrics.jsonl      a line a logged step: step, stage, loss, shape, step_seconds, wait_seconds, and more
+    metrics.jsonl      a line for each logged step: step, stage, loss, shape, step_seconds, wait_seconds, and more
     validation.jsonl   step, stage, loss, losses
     events.jsonl       time, stage, step, kind, text, seconds
     samples.jsonl      stage, step, text, wav, picture, kind
     summary.json       the figures of each stage and of the whole run
 
 A line is one write, so a process killed at any moment leaves whole lines and at most one partial line, which is ignored
-and which the next line replaces. `resume` drops what a stage wrote after the step it resumes from: the files of an
-interrupted run are those of one that was not. Numbers that are not finite are null.
+and overwritten by the next line. `resume` drops what a stage wrote after the step it resumes from, so that the files of
+an interrupted run equal those of an uninterrupted one. Numbers that are not finite are null.
 """
 
 import json
@@ -109,7 +109,7 @@ class Journal:
                 raise self._failure(name, error) from None
 
     def _whole_end(self, name: str, file: Any) -> int:
-        """Where the last whole line ends; a partial line after it, left by a killed process, is cut off."""
+        """The position after the last whole line; a partial line of a killed process is cut off."""
         size: int = file.seek(0, 2)
         if name in self._checked or not size:
             self._checked.add(name)

@@ -1,6 +1,6 @@
-"""The report of a run: report.html in its folder, one file that needs no network and no program but a browser.
+"""The report of a run: report.html in its folder, a single file that needs only a browser and no network.
 
-This module and its neighbours collect what is shown; report.html.j2 is the page.
+This module and its neighbours collect the contents; report.html.j2 is the page.
 """
 
 import platform
@@ -22,7 +22,7 @@ from xtts.reporting.stage_charts import stage_charts
 from xtts.reporting.templates import format_cell, render_page
 
 FILE = "report.html"
-MAX_EVENTS = 300  # in the table; the newest
+MAX_EVENTS = 300  # newest events in the table
 STAGE_COLUMNS = (
     "stage",
     "",
@@ -36,12 +36,12 @@ STAGE_COLUMNS = (
     "skipped",
     "time",
 )
-FEW_EVENTS = 12  # up to so many are shown without a click
+FEW_EVENTS = 12  # a table of up to this many events is shown without a click
 Cell = Union[str, Tuple[str, str]]  # a text, or a text and its CSS class
 
 
 class ReportError(XttsError):
-    """A report that cannot be written."""
+    """Why a report cannot be written."""
 
 
 def write_report(folder: Union[str, Path]) -> Path:
@@ -83,7 +83,7 @@ def render_report(folder: Union[str, Path]) -> str:
 
 
 def _status(run: RunFolder, stages: Mapping[str, Mapping[str, Any]]) -> str:
-    """How far the run is, and as of when."""
+    """The progress of the run, and the time of its latest line."""
     when = (
         f" Last line written on {time.strftime('%d %B %Y, %H:%M', time.gmtime(run.written))} UTC."
         if run.written
@@ -99,7 +99,7 @@ def _status(run: RunFolder, stages: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def _tiles(stages: Mapping[str, Mapping[str, Any]]) -> List[Dict[str, str]]:
-    """The most important figures, of the latest stage; empty before the first step."""
+    """The most important figures of the latest stage; empty before the first step."""
     begun = [figures for figures in stages.values() if figures.get("steps")]
     if not begun:
         return []
@@ -136,7 +136,7 @@ def _stage_row(run: RunFolder, stage: str, figures: Mapping[str, Any]) -> List[C
 
 
 def _devices(run: RunFolder) -> Dict[str, Any]:
-    """Which device does what, its planned memory, and why devices were replaced; empty where nothing is known."""
+    """The role and planned memory of each device, and why devices were replaced; empty if unknown."""
     stages = {stage: figures or {} for stage, figures in (run.summary.get("stages") or {}).items()}
     roles: List[List[str]] = []
     for stage, figures in stages.items():
@@ -172,7 +172,7 @@ def _devices(run: RunFolder) -> Dict[str, Any]:
 
 
 def _events(run: RunFolder) -> Dict[str, Any]:
-    """The newest events, and how many there are of each kind; empty where there are none."""
+    """The newest events, and the number of each kind; empty if there are none."""
     if not run.events:
         return {}
     rows: List[List[Cell]] = [

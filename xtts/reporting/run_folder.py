@@ -1,6 +1,6 @@
 """Reads a run's folder: recipe, plan, journal and the figures of each stage.
 
-Missing or damaged files count as empty, so that a run that has hardly begun, or was killed, can be reported too.
+Missing or damaged files count as empty, so that a run that has just begun, or was killed, can be reported too.
 """
 
 import json
@@ -35,23 +35,23 @@ class RunFolder:
 
     @property
     def stages(self) -> List[str]:
-        """The recipe's stages, and any other stage that has written something."""
+        """The recipe's stages, and any other stage in the journal."""
         named = [*self.settings.get("run", {}).get("stages", []), *self.summary.get("stages", {})]
         return list(dict.fromkeys([*named, *(str(line.get("stage")) for line in self.metrics)]))
 
     @property
     def steps(self) -> Optional[int]:
-        """How many steps each stage is to take."""
+        """The number of steps of each stage."""
         found = self.settings.get("train", {}).get("steps", self.plan.get("steps"))
         return found if isinstance(found, int) else None
 
     @property
     def written(self) -> Optional[float]:
-        """When the latest line was written, in seconds since 1970."""
+        """The time of the latest line, in seconds since 1970."""
         return max((as_number(line.get("time")) or 0.0 for line in [*self.metrics, *self.events]), default=0.0) or None
 
     def figures(self, stage: str) -> Dict[str, Any]:
-        """The figures of a stage: its summary, or figures computed from its metrics where those are newer."""
+        """The figures of a stage: its summary, or figures computed from its metrics if those are newer."""
         summary = dict(self.summary.get("stages", {}).get(stage) or {})
         lines = of_stage(self.metrics, stage)
         if not lines or (summary.get("steps") or 0) >= lines[-1]["step"]:
@@ -61,7 +61,7 @@ class RunFolder:
 
 
 def read_run_folder(folder: Union[str, Path]) -> RunFolder:
-    """Read the run in a folder; a RunFolderError when it is not the folder of a run."""
+    """Read the run in a folder; raises a RunFolderError if it is not the folder of a run."""
     folder = Path(folder)
     if not folder.is_dir():
         raise RunFolderError(f"{folder}: there is no such folder; name a run's, such as runs/dual_gpu")

@@ -14,8 +14,8 @@ from xtts.reporting.run_folder import RunFolder, of_stage, total
 from xtts.reporting.templates import format_cell
 
 MARKED = ("trace", "resume", "retrace", "skip")  # events that are marked in the chart of step times
-MAX_SHAPES = 24  # in the table; the most frequent
-OPTIONAL_CHARTS = (  # title, key by series name, format; drawn where the journal has such figures
+MAX_SHAPES = 24  # most frequent shapes in the table
+OPTIONAL_CHARTS = (  # title, key by series name, format; drawn if the journal has such figures
     ("Buffer, batches ready", {"buffer": "buffer"}, charts.format_short),
     ("Memory, MB", {"process": "memory_mb", "GPU": "gpu_memory_mb"}, charts.format_short),
     ("GPU busy", {"GPU": "gpu_busy"}, charts.percent),
@@ -26,21 +26,21 @@ OPTIONAL_CHARTS = (  # title, key by series name, format; drawn where the journa
 
 @attrs.frozen
 class ShapeTable:
-    """The shapes that a stage trained on, and what padding cost in each."""
+    """The shapes that a stage trained on, and the cost of padding in each."""
 
     chart: str  # HTML
     names: Sequence[str]
     rows: Sequence[Sequence[str]]
-    omitted: str  # how many more there are, in words; empty for none
+    omitted: str  # a sentence with the number of shapes left out; empty if there are none
 
 
 @attrs.frozen
 class StageCharts:
-    """Everything that the report shows of a stage."""
+    """The charts and the table of one stage in the report."""
 
     stage: str
     charts: Sequence[str]  # HTML
-    seconds: str  # HTML: where the time went
+    seconds: str  # HTML: time by kind of work
     shapes: Optional[ShapeTable]
 
 
@@ -63,7 +63,7 @@ def _loss(lines: Sequence[Line], validation: Sequence[Line]) -> str:
 
 
 def _parts(lines: Sequence[Line]) -> List[str]:
-    """A chart of the parts of the loss, where there are several."""
+    """A chart of the parts of the loss, if there are several."""
     parts = [{"step": line["step"], **line["losses"]} for line in lines if line.get("losses")]
     names = [name for name in dict.fromkeys(name for line in parts for name in line) if name != "step"]
     series = [_series(name, parts, name) for name in names]
@@ -71,7 +71,7 @@ def _parts(lines: Sequence[Line]) -> List[str]:
 
 
 def _times(lines: Sequence[Line], events: Sequence[Line]) -> str:
-    """The time of each step, marked where something else took time or went wrong."""
+    """The time of each step, with marks for traces, resumed runs and skipped steps."""
     marks = []
     for event in events:
         if event.get("kind") in MARKED:
@@ -93,7 +93,7 @@ def _waiting(lines: Sequence[Line]) -> Series:
 
 
 def _shapes(lines: Sequence[Line], planned: Sequence[Mapping[str, Any]]) -> Optional[ShapeTable]:
-    """What each shape computed beyond the frames of its recordings."""
+    """The padding and blank rows computed in each shape, relative to the frames of its recordings."""
     plans = {f"{p.get('text_length')}x{p.get('mel_frames')}x{p.get('batch_size')}": p for p in planned}
     counts = Counter(str(line["shape"]) for line in lines if line.get("shape"))
     bars, rows = [], []

@@ -1,6 +1,6 @@
 """Gauges of the machine's memory and GPU utilisation, and a watch for memory leaks.
 
-A gauge returns a number, or None where the machine does not tell. GPU utilisation needs the package `pynvml`.
+A gauge returns a number, or None if it cannot be measured. GPU utilisation needs the package `pynvml`.
 """
 
 import os
@@ -12,10 +12,10 @@ from xtts.planning.summary import MEGABYTE
 
 Gauge = Callable[[], Optional[float]]
 
-LEAK = 1.0  # MB a step; faster growth ends every long run
-LEAK_STEPS = 200  # over which it must have grown
+LEAK = 1.0  # MB a step; faster growth fills the memory in any long run
+LEAK_STEPS = 200  # steps over which memory must have grown
 LEAK_SHARE = 0.2  # of the memory at the start
-MAX_READINGS = 256  # kept; when there are more, every second one is dropped
+MAX_READINGS = 256  # kept; beyond that every second one is dropped
 CHECK_EVERY = 32  # readings: computing the slope takes a moment
 
 
@@ -55,7 +55,7 @@ def nvml() -> Any:
         import pynvml
 
         pynvml.nvmlInit()
-    except Exception:  # the package, its library and the driver each have errors of their own
+    except Exception:  # the package, its library and the driver each raise their own errors
         return None
     return pynvml
 
@@ -70,7 +70,7 @@ def busy_share(gpu: int) -> Optional[float]:
         number = int(visible[gpu]) if len(visible) > gpu and visible[gpu].isdigit() else gpu
         handle = library.nvmlDeviceGetHandleByIndex(number)
         return float(library.nvmlDeviceGetUtilizationRates(handle).gpu) / 100
-    except Exception:  # NVMLError: such as a GPU in MIG mode, or one that has fallen off the bus
+    except Exception:  # NVMLError, for example of a GPU in MIG mode, or one that has fallen off the bus
         return None
 
 
@@ -84,7 +84,7 @@ class LeakWatch:
         self._count = 0
 
     def __call__(self, step: int, memory_mb: Optional[float]) -> Optional[str]:
-        """Note the memory after a step; returns the warning when there is one to give."""
+        """Note the memory after a step; returns a warning the first time that it has grown too fast."""
         if memory_mb is None or self.warned:
             return None
         self._count += 1

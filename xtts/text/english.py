@@ -76,7 +76,7 @@ _UNITS = {  # one, many
     "°": ("degree", "degrees"),
     "%": ("percent", "percent"),
 }
-# Titles are read with or without a full stop, abbreviations only with one; none of the latter is a word.
+# Titles are expanded with or without a full stop, abbreviations only with one; no abbreviation is also a word.
 _TITLES = {"mr": "mister", "mrs": "missus", "ms": "miz", "dr": "doctor", "prof": "professor"}
 _ABBREVIATIONS = {
     "jr": "junior",

@@ -1,8 +1,8 @@
 """Persian text as it is spoken: one spelling of each letter, and numbers and signs in words.
 
-Vowel marks are removed, because texts write them so rarely that nothing can be learnt from them; only tanvin stays
-(لطفاً), which is usually written and is heard. A half-space (ZWNJ) stays only between two letters of which the first
-would otherwise join the second.
+Vowel marks are removed, because they are written so rarely that nothing can be learnt from them; only tanvin stays
+(لطفاً), which is usually written. A half-space (ZWNJ) stays only between two letters of which the first would otherwise
+join the second.
 """
 
 import re
@@ -59,7 +59,7 @@ _FOLDED_SIGNS = str.maketrans(
         **dict.fromkeys("يىېےۍێ", "ی"),
         **dict.fromkeys("كڪګڬ", "ک"),
         **dict.fromkeys("ەہھةۃ", "ه"),
-        **dict.fromkeys("إٱ", "ا"),  # أ stays: رأی is heard otherwise than رای
+        **dict.fromkeys("إٱ", "ا"),  # أ stays: رأی is pronounced otherwise than رای
         **dict.fromkeys("ۀۂ", "هٔ"),
         **dict.fromkeys("ـ\u064c\u064d\u064e\u064f\u0650\u0651\u0652\u0653\u0656\u0657\u0658\u0670", ""),  # marks
         **dict.fromkeys("¬", ZWNJ),  # written for it by old keyboards

@@ -1,10 +1,10 @@
-"""Checkpoints: everything a stage needs to resume exactly, written so that a crash never leaves half of one.
+"""Checkpoints: everything a stage needs to resume exactly, written atomically.
 
     <folder>/step-00001000/state.safetensors    the tensors
     <folder>/step-00001000/state.json           step, loss and counters; size and checksum of the tensors, and its own
 
-A checkpoint is written to a hidden folder, synced to the disk and then renamed, so a folder `step-…` is complete unless
-the disk lost data. A damaged one is renamed to `aside-step-…`, never deleted. There is one writer at a time (see
+A checkpoint is written to a hidden folder, synced to disk and then renamed, so a folder `step-…` is complete unless the
+disk lost data. A damaged one is renamed to `aside-step-…`, never deleted. There is one writer at a time (see
 `run_lock`); others may read while it writes. A step that is saved again gets a folder `step-00001000-2`.
 """
 
@@ -28,12 +28,12 @@ from xtts import __version__
 from xtts.errors import XttsError
 from xtts.weights import safetensors_file
 
-FORMAT = 1  # raised when a release could no longer read what the one before it wrote
+FORMAT = 1  # increased when the previous release's checkpoints can no longer be read
 TENSORS, RECORD = "state.safetensors", "state.json"
 STEP = re.compile(r"step-(\d{8,})(?:-(\d+))?")
 ASIDE, PARTIAL, REMOVED = "aside-", ".partial-", ".removed-"  # before a checkpoint's name
 CHUNK = 2**20  # bytes hashed at once
-DAMAGE = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EIO}  # other failures to read may pass
+DAMAGE = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EIO}  # other read errors may be temporary
 
 
 class CheckpointError(XttsError):
@@ -41,7 +41,7 @@ class CheckpointError(XttsError):
 
 
 class _Damaged(Exception):
-    """What is wrong with a checkpoint."""
+    """A damaged checkpoint; the message says what is wrong."""
 
 
 @attrs.frozen(eq=False)
@@ -49,7 +49,7 @@ class TrainingState:
     """Everything a stage needs to resume exactly."""
 
     step: int  # optimizer steps done
-    tensors: Dict[str, np.ndarray]  # weights, optimizer, EMA; views of the file, read-only, when they were read
+    tensors: Dict[str, np.ndarray]  # weights, optimizer, EMA; when loaded, read-only views of the file
     counters: Dict[str, Any] = attrs.field(factory=dict)  # JSON, keys are text: cursor, skipped steps, patience, …
 
 
@@ -63,7 +63,7 @@ class Checkpoints:
     _is_swept: bool = attrs.field(default=False, init=False)
 
     def save(self, state: TrainingState, loss: Optional[float] = None) -> Optional[Path]:
-        """Write a checkpoint and remove those it supersedes. None when it could not be written, which is logged."""
+        """Write a checkpoint and remove those it supersedes. If writing fails, log the error and return None."""
         partial = None
         try:
             self._sweep()
@@ -83,26 +83,26 @@ class Checkpoints:
         finally:
             if partial:
                 shutil.rmtree(partial, ignore_errors=True)
-        with suppress(CheckpointError):  # an old checkpoint that stays only takes space
+        with suppress(CheckpointError):  # an old checkpoint that is not removed only takes space
             self._prune(final)
         return final
 
     def newest(self) -> Optional[TrainingState]:
-        """The newest whole checkpoint; None if there never was one."""
+        """The newest intact checkpoint; None if none was ever saved."""
         return self._first_whole(lambda: self._folders()[::-1])
 
     def best(self) -> Optional[TrainingState]:
-        """The whole checkpoint with the lowest loss, the newest of equals; None if none was saved with a loss."""
+        """The intact checkpoint with the lowest loss, the newest of equals; None if none was saved with a loss."""
         return self._first_whole(lambda: _ranked(self._losses()))
 
     def steps(self) -> List[int]:
-        """The steps there are checkpoints of, in order."""
+        """The steps that have checkpoints, in ascending order."""
         return sorted({_key(folder)[0] for folder in self._folders()})
 
     def _first_whole(self, candidates: Callable[[], List[Path]]) -> Optional[TrainingState]:
         tried: List[Path] = []
         while True:
-            # Listed again each time: a run may add and remove checkpoints meanwhile.
+            # Listed again each time, since a run may add and remove checkpoints meanwhile.
             left = [folder for folder in candidates() if folder not in tried]
             if not left:
                 break
@@ -124,12 +124,12 @@ class Checkpoints:
     def _put_aside(self, folder: Path, reason: str) -> None:
         try:
             place = f"it is kept as {_renamed(folder, ASIDE + folder.name).name}"
-        except OSError as error:  # a reader may lack the permission
+        except OSError as error:  # a reader may have no write permission
             place = f"it could not be renamed ({_reason(error)})"
         self.log(f"{folder}: this checkpoint cannot be used, {reason}; {place}, and an older one is tried.")
 
     def _prune(self, new: Path) -> None:
-        """Remove what `new` supersedes; checkpoints that cannot be read are left alone."""
+        """Remove the checkpoints that `new` supersedes; unreadable ones are kept."""
         losses = self._losses()
         sound = [folder for folder, loss in losses.items() if loss != -math.inf]
         last_of_step = {_key(folder)[0]: folder for folder in sound}
@@ -140,7 +140,7 @@ class Checkpoints:
                 _remove(folder)
 
     def _losses(self) -> Dict[Path, Optional[float]]:
-        """The loss of each checkpoint, if it has one; minus infinity if it cannot be read, so that it is tried."""
+        """The loss of each checkpoint, None if it has none; minus infinity if unreadable, so that it is tried."""
         losses: Dict[Path, Optional[float]] = {}
         for folder in self._folders():
             losses[folder] = -math.inf
@@ -149,7 +149,7 @@ class Checkpoints:
         return losses
 
     def _folders(self) -> List[Path]:
-        """Oldest first."""
+        """The checkpoints' folders, oldest first."""
         return sorted((path for path in self._children("step-") if STEP.fullmatch(path.name)), key=_key)
 
     def _children(self, prefix: str) -> List[Path]:
@@ -165,7 +165,7 @@ class Checkpoints:
         return f"step-{step:08d}-{max(again) + 1}" if again else f"step-{step:08d}"
 
     def _sweep(self) -> None:
-        """Before the first save: remove what a killed process left half written or half removed."""
+        """Before the first save, remove partial folders that a killed process left behind."""
         if not self._is_swept:
             self.folder.mkdir(parents=True, exist_ok=True)
             _sync_folder(self.folder.parent)
@@ -175,7 +175,7 @@ class Checkpoints:
 
 
 def set_aside(folder: Path) -> Path:
-    """Rename a stage's folder to the first free of `codec.1`, `codec.2`, …, and return the new path."""
+    """Rename a stage's folder to the first free name of `codec.1`, `codec.2`, …, and return the new path."""
     try:
         return _renamed(folder, folder.name)
     except OSError as error:
@@ -238,7 +238,7 @@ def _checksum(record: Dict[str, Any]) -> str:
 
 
 def _sha256(path: Path) -> str:
-    # Most processors have instructions for SHA-256: 1.1 GB/s where BLAKE2b did 0.6 to 0.8.
+    # Most processors have instructions for SHA-256: 1.1 GB/s, compared with 0.6 to 0.8 for BLAKE2b.
     sha, chunk = hashlib.sha256(), bytearray(CHUNK)
     with path.open("rb", buffering=0) as file:
         while True:
@@ -249,14 +249,14 @@ def _sha256(path: Path) -> str:
 
 
 def _ranked(losses: Dict[Path, Optional[float]]) -> List[Path]:
-    """Lowest loss first, the newest of equals; those without one are left out."""
+    """Checkpoints by ascending loss, the newest of equals first; those without a loss are left out."""
     newest_first = [(loss, folder) for folder, loss in reversed(list(losses.items())) if loss is not None]
     return [folder for _, folder in sorted(newest_first, key=lambda pair: pair[0])]
 
 
 def _key(folder: Path) -> Tuple[int, int]:
     """A checkpoint's step, and its number among those of the same step."""
-    step, again = STEP.fullmatch(folder.name).groups()  # type: ignore[union-attr]  # its callers looked
+    step, again = STEP.fullmatch(folder.name).groups()  # type: ignore[union-attr]  # callers have matched it
     return int(step), int(again or 1)
 
 
@@ -271,24 +271,24 @@ def _renamed(folder: Path, name: str) -> Path:
 def _remove(folder: Path) -> None:
     gone = folder.with_name(f"{REMOVED}{folder.name}")
     with suppress(OSError):
-        folder.rename(gone)  # first, so that nobody ever sees one half removed
+        folder.rename(gone)  # first, so that a partly removed checkpoint is never visible
         shutil.rmtree(gone, ignore_errors=True)
 
 
 def _sync(path: Path) -> None:
-    with path.open("r+b") as file:  # Windows syncs only what it may write
+    with path.open("r+b") as file:  # Windows syncs only files open for writing
         os.fsync(file.fileno())
 
 
 def _sync_folder(folder: Path) -> None:
     """Sync a folder's entries to the disk."""
-    if os.name == "nt":  # which opens no folders
+    if os.name == "nt":  # Windows cannot open folders
         return
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     except OSError as error:
-        if error.errno != errno.EINVAL:  # some network file systems sync no folders
+        if error.errno != errno.EINVAL:  # some network file systems cannot sync folders
             raise
     finally:
         os.close(descriptor)
@@ -296,7 +296,7 @@ def _sync_folder(folder: Path) -> None:
 
 @contextmanager
 def _system_errors() -> Iterator[None]:
-    """Re-raise the operating system's own error, which tells a full disk or a missing file from malformed tensors."""
+    """Re-raise an underlying OSError, to distinguish a full disk or a missing file from malformed tensors."""
     try:
         yield
     except safetensors_file.WeightsError as error:

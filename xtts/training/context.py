@@ -1,7 +1,7 @@
-"""What training runs with: `TrainingContext` is shared by the stages of a run, `StageSetup` is one stage's own.
+"""The set-up of training: `TrainingContext` is shared by the stages of a run, `StageSetup` belongs to one stage.
 
-A stage's `build` makes its setup; `prepare_stage` does that and the slow part: it traces what the data devices compute
-and measures how fast they are. After that nothing is traced any more but the training steps themselves.
+A stage's `build` makes its setup; `prepare_stage` also does the slow part: it traces the feature functions and measures
+the speed of the data devices. After that only the training steps are still to be traced.
 """
 
 from pathlib import Path
@@ -31,13 +31,13 @@ from xtts.training.placement import Placement
 from xtts.training.stages.samples import Samples
 from xtts.training.stages.stage import Stage, Tensors, TrainableModel, trainable_weights
 
-MOST_HELD = 512  # utterances that a validation takes at most
-HELD_ROWS = 8  # in a batch of it
+MOST_HELD = 512  # utterances of a validation, at most
+HELD_ROWS = 8  # rows of a validation batch, at most
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class TrainingContext:
-    """One run in one process: what its stages share."""
+    """What the stages of a run share in one process."""
 
     recipe: Recipe
     folder: Path
@@ -45,21 +45,21 @@ class TrainingContext:
     plan: Plan
     placement: Placement
     strategy: Any
-    stats: np.ndarray  # what mels are divided by, [n_mels]
+    stats: np.ndarray  # mel norms [n_mels], which log mels are divided by
     board: TensorBoard
     log: Log
     collectives: Collectives
-    published: Optional[Tensors] = None  # weights that the recipe starts from
-    service: Optional[Service] = None  # a tf.data service that reads and makes features
+    published: Optional[Tensors] = None  # weights that the recipe fine-tunes
+    service: Optional[Service] = None  # a tf.data service that reads recordings and computes features
 
     @property
     def held_out(self) -> Split:
-        """What is validated and sampled: the training data, where nothing was held out."""
+        """The data for validation and samples; the training data if nothing was held out."""
         return self.dataset.held_out if len(self.dataset.held_out.lengths) else self.dataset.train
 
     @property
     def is_cached(self) -> bool:
-        """Whether features are made once and kept on disk."""
+        """Whether features are computed once and cached on disk."""
         asked = self.recipe.data.features
         return asked == "cached" or (asked == "auto" and not self.placement.is_dual and self.service is None)
 
@@ -68,13 +68,13 @@ class TrainingContext:
         return reader_count(self.recipe.data.workers)
 
     def buffer_policy(self, stage: Stage) -> BufferPolicy:
-        """How many batches wait for the model."""
+        """The buffer policy for the batches of a stage."""
         shapes = stage.shapes(self.recipe, self.plan.layout.shapes)
         largest = max(stage.batch_bytes(self.recipe, shape) for shape in shapes)
         return BufferPolicy.of(self.recipe.devices.buffer_size, self.readers, largest * len(self.placement.share))
 
     def features(self, codecs: Sequence[Optional[Codec]]) -> List[Features]:
-        """The feature functions of every data device; `codecs` has the codec of each, where codes are wanted."""
+        """The feature functions of every data device; `codecs` has the codec of each, None if codes are not needed."""
         devices = self.placement.data_devices
         return [
             Features(
@@ -83,7 +83,7 @@ class TrainingContext:
                 self.stats,
                 codec,
                 self.recipe.data.shapes == "relaxed",
-                len(devices) > 1,  # work is divided by time, which only a device that is waited for has
+                len(devices) > 1,  # scheduling measures the time of a batch, so calls must block until it is done
             )
             for device, codec in zip(devices, codecs)
         ]
@@ -91,7 +91,7 @@ class TrainingContext:
 
 @attrs.frozen(kw_only=True, eq=False)
 class HeldOut:
-    """What a validation runs on: batches of one shape, the same every time."""
+    """The validation data: batches of one shape, the same at each validation."""
 
     shape: Shape
     order: BatchOrder
@@ -99,25 +99,25 @@ class HeldOut:
 
 
 def _nothing(first: StepBatches) -> None:
-    """What most stages do before their first step."""
+    """The default of `StageSetup.begin`: do nothing."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class StageSetup:
-    """What one stage trains with."""
+    """Everything that one stage trains with."""
 
     context: TrainingContext
     stage: Stage
     trained: TrainableModel
     optimizer: AdamW
     order: BatchOrder
-    sources: Sequence[RemoteBatchSource]  # one of each data device; a single one where features are cached
-    remote_features: Makes  # what the workers of a service make
+    sources: Sequence[RemoteBatchSource]  # one for each data device; a single one if features are cached
+    remote_features: Makes  # the features that workers of a service compute
     held_out: HeldOut
     samples: Optional[Samples]  # None: another worker makes them
     feature_functions: Sequence[compat.Compiled]
-    begin: Callable[[StepBatches], None] = _nothing  # with the batches of step 0, before it
-    feature_devices: Sequence[FeatureDevice] = ()  # where there are several: how fast each is
+    begin: Callable[[StepBatches], None] = _nothing  # called before step 0 with its batches
+    feature_devices: Sequence[FeatureDevice] = ()  # with measured speeds; empty for a single device
 
     @property
     def steps(self) -> int:
@@ -126,13 +126,13 @@ class StageSetup:
 
     @property
     def functions(self) -> List[compat.Compiled]:
-        """Every compiled function but the training steps."""
+        """Every compiled function except the training steps."""
         return [*self.feature_functions, *(self.samples.functions if self.samples else ())]
 
     def prefetcher(
         self, start: int, on_lost: Callable[[str, str], None], on_resized: Callable[[str], None]
     ) -> Prefetcher:
-        """The batches from step `start` to the last, made ahead of the model."""
+        """A prefetcher of the batches from step `start` to the last."""
         context = self.context
         source: BatchSource = self.sources[0]
         accumulated = context.recipe.train.gradient_accumulation_steps
@@ -155,9 +155,9 @@ class StageSetup:
         )
 
     def validation_batches(self) -> List[Tuple[Dict[str, Any], np.ndarray]]:
-        """The batches of a validation, and over how many numbers each part of the loss is a mean, of all workers.
+        """The validation batches, each with the elements that each part of the loss is a mean over, of all workers.
 
-        An empty list when nothing that was held out can be read any more.
+        The list is empty if no held-out recording can be read any more.
         """
         order, source = self.held_out.order, self.held_out.source
         batches = zip(*(order.batches(0, worker=replica) for replica in range(order.workers)))
@@ -167,7 +167,7 @@ class StageSetup:
 
 
 def prepare_stage(context: TrainingContext, stage: Stage, needed: Mapping[str, Tensors]) -> StageSetup:
-    """Build a stage and warm it up: trace what its data devices compute in every shape, and time them."""
+    """Build a stage and warm it up: trace its feature functions in every shape, and time its data devices."""
     setup = stage.build(context, needed)
     dynamic_shapes = setup.trained.dynamic_shapes
     warm_up(setup.sources[0], setup.order, dynamic_shapes)
@@ -184,7 +184,7 @@ def prepare_stage(context: TrainingContext, stage: Stage, needed: Mapping[str, T
 
 
 def make_optimizer(context: TrainingContext, stage: Stage, trained: TrainableModel, ema_decay: float) -> AdamW:
-    """The optimizer of a stage; to be called in the strategy's scope."""
+    """The optimizer of a stage; must be called in the strategy's scope."""
     train = context.recipe.train
     schedule = Schedule.of(train, stage.learning_rate(context.recipe), stage.steps(context.recipe))
     variables = [weight.variable for weight in trainable_weights(trained).values()]
@@ -192,7 +192,7 @@ def make_optimizer(context: TrainingContext, stage: Stage, trained: TrainableMod
 
 
 def held_out_shapes(recipe: Recipe, split: Split, replicas: int = 1) -> ShapePlan:
-    """One shape for all that is held out, so that a validation is one trace."""
+    """A single shape for all held-out utterances, so that validation needs one trace."""
     lengths, gpt = split.lengths, SIZES[recipe.model.size].gpt
     rows = max(1, min(HELD_ROWS, -(-len(lengths) // replicas)))
     return plan_shapes(lengths.text, lengths.frames, step_cost(gpt), rows, 1, TraceCost(0.0, 0.0))

@@ -1,6 +1,7 @@
-"""What a stage's weights depend on, as names and values: kept beside its checkpoints and compared when it is run again.
+"""The fingerprint of a stage: everything its weights depend on, by name, stored with its checkpoints.
 
-Which settings count is said by the settings themselves (`shapes_weights` in the recipe's schema).
+It is compared when the stage is run again. Which settings are part of it is declared in the recipe's schema
+(`shapes_weights`).
 """
 
 import json
@@ -22,9 +23,9 @@ Fingerprint = Dict[str, Any]  # "section.name" of settings; other facts have nam
 def make_fingerprint(
     recipe: Recipe, stage: Stage, dataset: Dataset, plan: Plan, needed: Mapping[str, Tensors]
 ) -> Fingerprint:
-    """All that decides what a stage learns; not how long it learns, because a stage can always be continued.
+    """Everything that a stage's weights depend on; except its number of steps, because a stage can be continued.
 
-    `needed` has the weights of the stages it builds on.
+    `needed` has the weights of the stages that it needs.
     """
     found: Fingerprint = weight_settings(recipe, stage)
     found.update(_data_facts(stage, dataset, plan))
@@ -33,7 +34,7 @@ def make_fingerprint(
 
 
 def weight_settings(recipe: Recipe, stage: Stage) -> Dict[str, Any]:
-    """The settings that a stage's weights depend on; without those of [train] that its own section overrides."""
+    """The settings that a stage's weights depend on, without those of [train] that its own section overrides."""
     tables = recipe.as_tables()
     own = tables[stage.section] if stage.section != "train" else {}
     return {
@@ -46,7 +47,8 @@ def weight_settings(recipe: Recipe, stage: Stage) -> Dict[str, Any]:
 def diff_fingerprints(before: Fingerprint, now: Fingerprint) -> List[str]:
     """What has changed, in a few words each.
 
-    A setting that an older release did not know had its default value; one that no longer counts is ignored.
+    A setting that did not exist in an older release is taken to have had its default value; one that is no longer part
+    of the fingerprint is ignored.
     """
     found = []
     if before:
@@ -59,7 +61,7 @@ def diff_fingerprints(before: Fingerprint, now: Fingerprint) -> List[str]:
 
 
 def check_agreement(collectives: Collectives, recipe: Recipe, dataset: Dataset, plan: Plan) -> None:
-    """Refuse to train with a chief whose recipe or data are others."""
+    """Raise unless all workers have the chief's recipe and data."""
     if collectives.cluster is None:
         return
     tables = recipe.as_tables()
@@ -91,7 +93,7 @@ def _data_facts(stage: Stage, dataset: Dataset, plan: Plan) -> Fingerprint:
 
 
 def _defaults(names: Fingerprint) -> Fingerprint:
-    """The default values of settings of these names."""
+    """The default values of the named settings."""
     tables = Recipe().as_tables()
     settings = {name: name.split(".") for name in names if "." in name}
     return {name: tables[section].get(key) for name, (section, key) in settings.items()}

@@ -1,6 +1,6 @@
 """The training loop of one stage: it continues from a checkpoint, steps, validates, samples and saves.
 
-It knows nothing of devices, strategies or TensorFlow releases: those are in the setup and in the steps it is given.
+It does not depend on devices, strategies or TensorFlow releases: the setup and the compiled steps hide them.
 """
 
 import collections
@@ -41,9 +41,9 @@ class TrainingLoop:
     checkpoints: Checkpoints
     monitor: Monitor
     best: Optional[float] = None  # validation loss
-    stale: int = 0  # validations since
+    stale: int = 0  # validations since the best
     is_finished: bool = False
-    last: Optional[TrainingState] = None  # that was saved, or could not be
+    last: Optional[TrainingState] = None  # the latest state that was saved, or that could not be written
     model_intervals: Deque[Interval] = attrs.field(factory=lambda: collections.deque(maxlen=RECENT))
 
     def run(self, done: int) -> TrainingState:
@@ -72,7 +72,7 @@ class TrainingLoop:
 
     @contextlib.contextmanager
     def _summary_on_error(self) -> Iterator[None]:
-        """A run that fails still writes its summary."""
+        """Write the summary even if the run fails."""
         try:
             yield
         except XttsError:
@@ -97,7 +97,7 @@ class TrainingLoop:
         )
 
     def _after_step(self, step: int, stop_requested: bool) -> bool:
-        """Validate, sample and save when due; whether the stage is over."""
+        """Validate, sample and save when due; returns whether the stage is over."""
         every, total = self.setup.context.recipe.train, self.setup.steps
         is_last, loss = step == total, None
         if _is_due(step, every.validate_every, is_last):
@@ -135,11 +135,11 @@ class TrainingLoop:
             try:
                 if self.setup.samples is not None:
                     self.setup.samples(step)
-            except (XttsError, OSError) as error:  # no reason to fail a run
+            except (XttsError, OSError) as error:  # a missing sample must not fail the run
                 self.monitor.warn(f"no sample of step {step:,}: {error}")
 
     def weights(self) -> Dict[str, Weight]:
-        """All that training changes: model.NAME; and of what has gradients first.NAME, second.NAME and average.NAME."""
+        """All variables of a checkpoint: model.NAME; and of trainable ones first.NAME, second.NAME and average.NAME."""
         found = {f"{MODEL}{name}": weight for name, weight in self.setup.trained.model.weights().items()}
         for slot, variables in self.setup.optimizer.slots().items():
             for (name, weight), variable in zip(trainable_weights(self.setup.trained).items(), variables):
@@ -158,7 +158,7 @@ class TrainingLoop:
         return TrainingState(step, {name: published_value(weight) for name, weight in self.weights().items()}, counters)
 
     def restore(self, state: TrainingState) -> None:
-        """Continue from a checkpoint; one of other sizes is refused whole. A new average starts from the weights."""
+        """Load a checkpoint; raises if any size differs. A running average that it lacks starts from the weights."""
         wanted = self.weights()
         started = {AVERAGE + n[len(MODEL) :]: tensor for n, tensor in state.tensors.items() if n.startswith(MODEL)}
         tensors = {**started, **state.tensors}
@@ -171,7 +171,7 @@ class TrainingLoop:
 
 
 def _shape_name(shape: Shape) -> str:
-    """A shape in the journal: text x mel frames x rows."""
+    """The name of a shape in the journal: text x mel frames x rows."""
     return f"{shape.text_length}x{shape.mel_frames}x{shape.batch_size}"
 
 

@@ -1,8 +1,8 @@
 """AdamW, learning rate schedules, gradient clipping and the running average of the weights.
 
-Plain tf.Module code, the same on every TensorFlow. No variable counts steps: the learning rate, the bias corrections
-and everything else that depends on time is a function of the step number, so resuming needs one integer. Every replica
-updates its own copies, all with the same gradients.
+Plain tf.Module code, the same on every TensorFlow release. No variable counts steps: the learning rate, the bias
+corrections and everything else that depends on time are functions of the step number, so resuming needs one integer.
+Every replica updates its own copies, all with the same gradients.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ BETA_1, BETA_2, EPSILON = 0.9, 0.96, 1e-8  # AdamW's, as XTTS was trained
 
 @attrs.frozen
 class Schedule:
-    """The learning rate schedule: a linear warm-up, and then what `kind` says."""
+    """The learning rate schedule: a linear warm-up, then a schedule by `kind`."""
 
     kind: str  # constant, cosine or noam
     peak: float
@@ -35,7 +35,7 @@ class Schedule:
         return cls(train.schedule, peak, min(train.warmup_steps, steps), steps)
 
     def __call__(self, step: Any) -> Any:
-        """Of one step, an array or a tensor of them (float)."""
+        """The learning rate at a step: a float, or an array or a tensor of floats."""
         rise = tf.minimum(1.0, (step + 1.0) / max(1.0, float(self.warmup)))
         if self.kind == "constant":
             return self.peak * rise
@@ -50,12 +50,12 @@ class Update(NamedTuple):
     """The result of an update."""
 
     norm: Tensor  # of all gradients, before clipping
-    is_finite: Tensor  # bool; False: nothing moved
+    is_finite: Tensor  # bool; False: the update was skipped
     learning_rate: Tensor
 
 
 class AdamW(tf.Module):
-    """The moments of every trainable variable, and their running average where ema_decay is set."""
+    """AdamW, with a running average of the weights (EMA) if ema_decay is set."""
 
     def __init__(self, variables: Sequence[Any], schedule: Schedule, train: TrainSection) -> None:
         super().__init__()
@@ -85,7 +85,7 @@ class AdamW(tf.Module):
         }
         for place, (variable, gradient) in enumerate(zip(self.variables_, gradients)):
             weight, first, second = (values(one) for one in (variable, self.first[place], self.second[place]))
-            gradient = tf.where(is_finite, gradient * scale, 0.0)  # a NaN times 0 would be one still
+            gradient = tf.where(is_finite, gradient * scale, 0.0)  # a NaN times 0 is still a NaN
             if _decays(variable):
                 weight.assign_sub(moving * self._train.weight_decay * weight)
             tf.raw_ops.ResourceApplyAdam(var=weight.handle, m=first.handle, v=second.handle, grad=gradient, **constants)
@@ -100,7 +100,7 @@ class AdamW(tf.Module):
 
     @contextlib.contextmanager
     def averaged(self) -> Iterator[None]:
-        """Inside, the weights are replaced by their running average, where there is one."""
+        """Inside the block, the weights are replaced by their running average, if there is one."""
         now = [variable.numpy() for variable in self.variables_] if self.average else []
         try:
             for variable, average in zip(self.variables_, self.average):
@@ -111,7 +111,7 @@ class AdamW(tf.Module):
                 variable.assign(value)
 
     def slots(self) -> Dict[str, List[Any]]:
-        """The optimizer's own variables, in the order of the trainable ones."""
+        """The optimizer's variables, in the order of the trainable ones."""
         slots = {"first": self.first, "second": self.second}
         return {**slots, "average": self.average} if self.average else slots
 

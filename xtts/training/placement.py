@@ -1,9 +1,9 @@
-"""Device placement: which devices make features, which train, and with which TensorFlow strategy.
+"""Device placement: which devices compute features, which train, and with which TensorFlow strategy.
 
-With both `data_gpu` and `model_gpu` set, some devices make features while others train (the dual pipeline). With
+With both `data_gpu` and `model_gpu` set, some devices compute features while others train (the dual pipeline). With
 several GPUs in `model_gpu`, or `multi_gpu`, the model is mirrored over them. Otherwise one device does both. A set-up
-that is not available falls back to one device, and the placement keeps the reason. On a machine without GPUs logical
-CPU devices stand in for those a recipe names, and run the same code.
+that is not available falls back to one device, and the placement records the reason. On a machine without GPUs logical
+CPU devices stand in for the GPUs that a recipe names, and run the same code.
 
 GPUs are numbered as the machine numbers them; TensorFlow renumbers the visible ones, in the machine's order.
 """
@@ -20,33 +20,33 @@ from xtts.training.cluster.membership import Cluster
 
 DEFAULT, ONE, MIRRORED = "default", "OneDeviceStrategy", "MirroredStrategy"
 WORKERS = "MultiWorkerMirroredStrategy"
-STAND_INS = 2  # logical CPU devices a model is mirrored over when the recipe names no number of GPUs
+STAND_INS = 2  # logical CPU devices that the model is mirrored over when the recipe gives no number of GPUs
 
 
 class PlacementError(XttsError):
-    """Devices that a recipe names and the machine does not have."""
+    """A recipe names devices that the machine does not have."""
 
 
 @attrs.frozen
 class Placement:
-    """Where a run's work is done; devices have TensorFlow's names, such as "/GPU:0"."""
+    """The devices of a run by role; names are TensorFlow's, such as "/GPU:0"."""
 
-    data_device: str  # makes features
-    model_devices: Tuple[str, ...]  # train; several are mirrored
+    data_device: str  # computes features
+    model_devices: Tuple[str, ...]  # train; with several the model is mirrored
     strategy: str
-    roles: Dict[str, str]  # by device: what it is on this machine, for messages
-    reasons: Tuple[str, ...] = ()  # for each difference from what the recipe asks
-    further: Tuple[str, ...] = ()  # other devices that make features
-    cluster: Optional[Cluster] = None  # whose other workers have as many devices each
+    roles: Dict[str, str]  # description of each device on this machine, for messages
+    reasons: Tuple[str, ...] = ()  # why the placement differs from what the recipe asks for
+    further: Tuple[str, ...] = ()  # additional devices that compute features
+    cluster: Optional[Cluster] = None  # every worker has the same number of model devices
 
     @property
     def data_devices(self) -> Tuple[str, ...]:
-        """Every device that makes features."""
+        """Every device that computes features."""
         return (self.data_device, *self.further)
 
     @property
     def is_dual(self) -> bool:
-        """Whether features are made on another device than the one that trains."""
+        """Whether features are computed on other devices than those that train."""
         return self.data_device not in self.model_devices
 
     @property
@@ -60,23 +60,23 @@ class Placement:
 
     @property
     def replicas(self) -> int:
-        """Of all workers together."""
+        """The number of replicas of all workers together."""
         return len(self.model_devices) * (self.cluster.size if self.cluster else 1)
 
     @property
     def share(self) -> range:
-        """The replicas that are this process's own."""
+        """The indices of this process's replicas."""
         own = len(self.model_devices)
         first = self.cluster.index * own if self.cluster else 0
         return range(first, first + own)
 
     @property
     def is_mirrored(self) -> bool:
-        """Whether there are several replicas, whose gradients are added up."""
+        """Whether there are several replicas, whose gradients are summed."""
         return self.strategy in (MIRRORED, WORKERS)
 
     def start_strategy(self, patience: float = 0.0) -> Any:
-        """TensorFlow's strategy, in whose scope the model is made. `patience`: seconds to wait for workers."""
+        """TensorFlow's strategy, in whose scope the model is built. `patience`: seconds to wait for workers."""
         import tensorflow as tf
 
         from xtts.model.layers import ordered_sum
@@ -84,9 +84,9 @@ class Placement:
         if self.cluster:
             return compat.multi_worker(self.cluster.addresses, self.cluster.index, patience)
         if self.strategy == MIRRORED:
-            # The devices are one machine's: sums by way of the first of them need no NCCL, which CPUs do not have.
+            # CPUs have no NCCL; on one machine gradients can be summed on the first device instead.
             on_cpu = "CPU" in self.model_devices[0]
-            # In the order of the devices, which tf.add_n, TensorFlow's own choice, does not keep for more than two.
+            # Summed in the order of the devices: tf.add_n, the default, keeps no order for more than two.
             reduction = tf.distribute.ReductionToOneDevice(accumulation_fn=ordered_sum) if on_cpu else None
             return tf.distribute.MirroredStrategy(list(self.model_devices), cross_device_ops=reduction)
         if self.strategy == ONE:
@@ -94,7 +94,7 @@ class Placement:
         return tf.distribute.get_strategy()
 
     def lines(self) -> List[str]:
-        """Lines to print: the mode, which device does what, and what is not as the recipe asks."""
+        """Lines to print: the mode, the role of each device, and every difference from what the recipe asks for."""
         feature, model = (
             ", ".join(f"{device} ({self.roles[device]})" for device in devices)
             for devices in (self.data_devices, self.model_devices)
@@ -107,7 +107,7 @@ class Placement:
 
 
 def place_devices(devices: DevicesSection, offered: Offered = OFFERED, cluster: Optional[Cluster] = None) -> Placement:
-    """Configure TensorFlow's devices, before it starts, as the recipe's [devices] asks."""
+    """Configure TensorFlow's devices by the recipe's [devices]; must be called before TensorFlow starts."""
     gpus = compat.physical_devices("GPU", offered)
     if cluster:
         return _in_cluster(devices, len(gpus), offered, cluster)
@@ -174,7 +174,7 @@ def _one_or_mirrored(
         compat.set_memory_growth("GPU", visible, offered)
     except TooLateError as error:
         reasons.append(str(error))
-        visible = _already_visible(offered)  # whose names they have by now
+        visible = _already_visible(offered)  # device names already refer to these
     names = {number: f"/GPU:{place}" for place, number in enumerate(visible)}
     roles = {name: f"GPU {number}" for number, name in names.items()}
     reasons += _not_dual(devices)
@@ -182,13 +182,13 @@ def _one_or_mirrored(
         return Placement("/GPU:0", tuple(names.values()), MIRRORED, roles, tuple(reasons))
     if devices.multi_gpu:
         reasons.append(f"multi_gpu = true, but GPU {visible[0]} is the only one: the model is not mirrored")
-    chosen = devices.model_gpus or devices.data_gpus[:1]  # features are made where the model is
-    there = [number for number in chosen if number in names]
+    chosen = devices.model_gpus or devices.data_gpus[:1]  # features are computed on the model's device
+    available = [number for number in chosen if number in names]
     for number in chosen:
         if number not in names:
-            instead = "the others train without it" if there else f"GPU {visible[0]} trains in its place"
+            instead = "the others train without it" if available else f"GPU {visible[0]} trains in its place"
             reasons.append(f"there is no GPU {number}: {instead}")
-    trains = tuple(names[number] for number in there) or ("/GPU:0",)
+    trains = tuple(names[number] for number in available) or ("/GPU:0",)
     return Placement(trains[0], trains, MIRRORED if len(trains) > 1 else ONE, roles, tuple(reasons))
 
 
@@ -204,7 +204,7 @@ def _not_dual(devices: DevicesSection) -> List[str]:
 
 
 def _on_cpus(devices: DevicesSection, offered: Offered) -> Placement:
-    """The same roles on CPU devices."""
+    """The same roles on logical CPU devices."""
     gpus = _named(devices)
     reasons = ["TensorFlow sees no GPU: training on the CPU"]
     if len(gpus) > 1:
@@ -229,7 +229,7 @@ def _on_cpus(devices: DevicesSection, offered: Offered) -> Placement:
 
 
 def _named(devices: DevicesSection) -> List[int]:
-    """The GPUs of a recipe that logical CPU devices stand in for, sorted; none where one device does everything."""
+    """The GPUs of a recipe that logical CPU devices stand in for, sorted; empty if one device does everything."""
     if devices.multi_gpu:
         return sorted(set(devices.visible or range(STAND_INS)))
     is_single = not devices.data_gpus and len(devices.model_gpus) < 2

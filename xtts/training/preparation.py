@@ -1,4 +1,4 @@
-"""Preparing a run: what its stages share is read, planned and recorded, before the first of them is built."""
+"""Prepare a run: read, plan and record what its stages share, before the first stage is built."""
 
 import contextlib
 import json
@@ -31,15 +31,15 @@ from xtts.weights import model_folder
 from xtts.weights.layout import MEL_STATS
 from xtts.weights.safetensors_file import Tensors
 
-STATS_RECORDINGS = 200  # recordings that the scale of mels is measured on
+STATS_RECORDINGS = 200  # recordings that mel norms are computed from
 
 
 class RunError(XttsError):
-    """A run that cannot start, and what to change."""
+    """Why a run cannot start, and what to change."""
 
 
 def prepare_run(recipe: Recipe, placement: Placement, collectives: Collectives, log: Log) -> TrainingContext:
-    """Read and plan what a recipe trains on, with its devices placed; workers of a cluster check that they agree."""
+    """Load the dataset and plan the run on the placed devices; workers of a cluster check that they agree."""
     folder = Path(recipe.run.folder) / recipe.run.name
     published = _read_published(recipe)
     shapes = None
@@ -70,14 +70,14 @@ def prepare_run(recipe: Recipe, placement: Placement, collectives: Collectives, 
 
 
 def _shapes_begun_with(folder: Path) -> Optional[str]:
-    """The data.shapes that a run in this folder was begun with, perhaps on another machine."""
+    """The data.shapes that a run in this folder was started with, perhaps on another machine."""
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         return str(json.loads((folder / "plan.json").read_text(encoding="utf-8"))["mode"])
     return None
 
 
 def _record(folder: Path, recipe: Recipe, dataset: Dataset, plan: Plan) -> None:
-    """Write down what the run is made from, beside what it makes."""
+    """Write the recipe, the plan, the rejected utterances and the tokenizer into the run's folder."""
     try:
         files.write_text(folder / "recipe.toml", loading.dump_recipe(recipe))
         files.write_text(folder / "plan.json", json.dumps(plan.as_json(), indent=2, ensure_ascii=False) + "\n")
@@ -88,12 +88,12 @@ def _record(folder: Path, recipe: Recipe, dataset: Dataset, plan: Plan) -> None:
 
 
 def _mel_stats(folder: Path, recipe: Recipe, split: Split, published: Optional[Tensors]) -> np.ndarray:
-    """What mels are divided by, a number a channel: as published, or the root mean square over some recordings."""
+    """The mel norms [n_mels]: the published ones, or the root mean square of each channel over some recordings."""
     if published is not None:
         return np.asarray(published[MEL_STATS], np.float32)
     path = folder / "mel_stats.json"
     spec, recordings = MelSpec.of(recipe.audio), Recordings(split, recipe.audio.sample_rate)
-    about = json_digest(recipe.as_tables()["audio"])  # and not the corpus: a codec keeps the scale it was trained with
+    about = json_digest(recipe.as_tables()["audio"])  # not the corpus: a codec keeps the norms it was trained with
     with contextlib.suppress(OSError, ValueError, KeyError):
         found = json.loads(path.read_text(encoding="utf-8"))
         if found["about"] == about:
@@ -110,7 +110,7 @@ def _mel_stats(folder: Path, recipe: Recipe, split: Split, published: Optional[T
 
 
 def _read_published(recipe: Recipe) -> Optional[Tensors]:
-    """The weights a recipe starts from."""
+    """The published weights that a recipe starts from."""
     if recipe.model.weights is None:
         return None
     model, tensors = model_folder.read_model_folder(recipe.model.weights)

@@ -1,4 +1,4 @@
-"""Reference voices of a run: recordings that were held out, copied into its folder for its model to speak like."""
+"""Reference voices of a run: held-out recordings, copied into its folder for voice cloning."""
 
 import contextlib
 import re
@@ -8,15 +8,15 @@ from typing import Sequence
 from xtts.audio import wav
 from xtts.corpus.utterances import Utterance
 
-VOICES = "voices"  # the folder of them, in a run's folder
-MAX_SECONDS = 30.0  # of a recording, that the conditioning encoder hears; as the published model does
-MAX_SPEAKERS = 16  # of whom a run keeps a recording
+VOICES = "voices"  # subfolder of a run
+MAX_SECONDS = 30.0  # of a reference recording that are encoded, as in the published model
+MAX_SPEAKERS = 16  # speakers with a reference recording
 
 
 def keep_voices(folder: Path, utterances: Sequence[Utterance]) -> None:
-    """Copy each speaker's longest recording that is heard whole into a folder, as NAME.wav; of a few speakers.
+    """Copy each speaker's longest recording, if possible within MAX_SECONDS, to NAME.wav in a folder.
 
-    An existing folder is left as it is: users may have put voices of their own into it.
+    An existing folder is not changed: users may have added voices of their own.
     """
     if folder.exists() or not utterances:
         return
@@ -32,5 +32,5 @@ def keep_voices(folder: Path, utterances: Sequence[Utterance]) -> None:
 
 
 def _file_name(speaker: str) -> str:
-    """A speaker's name, reduced to what is safe in a file name."""
+    """A speaker's name, without characters that are unsafe in file names."""
     return re.sub(r"[^\w+-]+", "-", speaker).strip("-") or "voice"

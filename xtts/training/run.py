@@ -1,15 +1,15 @@
-"""A run: it is prepared, its stages are trained one after the other, and the model they make is written.
+"""A run: prepare it, train its stages one after the other, and write the model.
 
     runs/<name>/
-      recipe.toml, plan.json, rejected.csv, tokenizer.json, mel_stats.json   what is trained, and on what
-      codec/, gpt/                                                           checkpoints, and what they were made from
-      metrics.jsonl, validation.jsonl, events.jsonl, summary.json            what happened
-      samples/, report.html                                                  to hear and to see
+      recipe.toml, plan.json, rejected.csv, tokenizer.json, mel_stats.json   the settings and the dataset
+      codec/, gpt/                                                           checkpoints and fingerprints
+      metrics.jsonl, validation.jsonl, events.jsonl, summary.json            the journal
+      samples/, report.html                                                  samples to listen to, and the report
       model/                                                                 weights under their published names
-      voices/                                                                held-out recordings to speak like
+      voices/                                                                reference recordings, held out
 
-A stage whose fingerprint has not changed continues from its newest checkpoint, and is skipped when it has finished. A
-finished stage whose fingerprint has changed is trained anew, and what it had made is kept beside it.
+A stage whose fingerprint has not changed continues from its newest checkpoint, and is skipped if it has finished. A
+finished stage whose fingerprint has changed is trained again from the beginning; its old folder is renamed and kept.
 """
 
 import contextlib
@@ -55,7 +55,7 @@ from xtts.weights.safetensors_file import WeightsError
 
 
 def train(recipe: Recipe, log: Log = print) -> Optional[Path]:
-    """Train every stage of a recipe that is not finished. The run's folder; None on a worker that does not write it."""
+    """Train every unfinished stage of a recipe; returns the run's folder, or None on workers other than the chief."""
     cluster = resolve_cluster(recipe.cluster)
     folder = Path(recipe.run.folder) / recipe.run.name
     if cluster and recipe.data.service is not None:
@@ -85,7 +85,7 @@ def train(recipe: Recipe, log: Log = print) -> Optional[Path]:
 
 
 def resume_point(recipe: Recipe) -> str:
-    """Where a run resumes, for a message; only the process that writes its folder knows."""
+    """Where a run resumes, for a message; known only to the process that writes its folder."""
     folder = Path(recipe.run.folder) / recipe.run.name
     for stage in reversed(recipe.run.stages):
         steps = Checkpoints(folder / stage).steps()
@@ -96,7 +96,7 @@ def resume_point(recipe: Recipe) -> str:
 
 @contextlib.contextmanager
 def enough_memory(recipe: Recipe) -> Iterator[None]:
-    """Turn running out of memory inside into a RunError that says which settings to lower."""
+    """Turn an out-of-memory error inside into a RunError that says which settings to lower."""
     import tensorflow as tf
 
     try:
@@ -112,13 +112,13 @@ def enough_memory(recipe: Recipe) -> Iterator[None]:
 
 
 def newest_sample(folder: Path) -> Optional[Path]:
-    """The newest sample's wave file of a run."""
+    """The wave file of a run's newest sample."""
     waves = [line["wav"] for line in Journal(folder).samples() if line.get("wav")]
     return folder / waves[-1] if waves else None
 
 
 def describe_run(context: TrainingContext) -> List[str]:
-    """What a run is about to do, as lines to print: devices, buffer, strategy, shapes and traces."""
+    """Lines to print before a run: devices, buffer, strategy, shapes and traces."""
     recipe, shapes = context.recipe, context.plan.layout.shapes
     spans = [sorted({getattr(shape, name) for shape in shapes}) for name in ("text_length", "mel_frames")]
     text, mel = (f"{span[0]} to {span[-1]}" if len(span) > 1 else str(span[0]) for span in spans)
@@ -150,7 +150,7 @@ def _idle(context: TrainingContext) -> List[str]:
 
 @contextlib.contextmanager
 def _service(folder: Path, recipe: Recipe, split: Split, log: Log) -> Iterator[Optional[Service]]:
-    """The tf.data service that a recipe names; one of local processes ends with the run."""
+    """The tf.data service that a recipe names; local workers end with the run."""
     asked = recipe.data.service
     if asked is None:
         yield None
@@ -164,7 +164,7 @@ def _service(folder: Path, recipe: Recipe, split: Split, log: Log) -> Iterator[O
 def find_weights(
     context: TrainingContext, stage: Stage, needed: Stage, trained: Mapping[str, Tensors]
 ) -> Dict[str, np.ndarray]:
-    """The published tensors of a stage that another needs: trained just now, published, or trained here before."""
+    """The published tensors of a stage that another needs: just trained, published, or from a checkpoint."""
     for tensors in (trained.get(needed.name), context.published):
         own = needed.own_weights(tensors)
         if own:
@@ -180,7 +180,7 @@ def find_weights(
 
 
 def train_stage(context: TrainingContext, stage: Stage, needed: Mapping[str, Tensors]) -> TrainingState:
-    """Train a stage from its newest checkpoint to its end; return its last state, at once where it had finished."""
+    """Train a stage from its newest checkpoint to its end, unless it has finished; returns its last state."""
     fingerprint = make_fingerprint(context.recipe, stage, context.dataset, context.plan, needed)
     return _train(context, stage, fingerprint, lambda: prepare_stage(context, stage, needed))
 
@@ -225,7 +225,7 @@ def _train(
 
 
 def _find_checkpoint(context: TrainingContext, folder: Path, now: Fingerprint) -> Optional[TrainingState]:
-    """The checkpoint to continue from; None: from the beginning. Says what has changed since it was written."""
+    """The checkpoint to continue from, None if there is none; logs what has changed since it was written."""
     state = Checkpoints(folder, context.recipe.train.keep_checkpoints, context.log).newest()
     if state is None:
         return None
@@ -290,7 +290,7 @@ def _make_loop(setup: StageSetup, journal: Journal, done: int) -> TrainingLoop:
 
 
 def write_model(context: TrainingContext, parts: Mapping[str, Tensors]) -> None:
-    """Write the folder `model`: trained parts, and published ones that were not trained, under published names."""
+    """Write the folder `model`: trained parts, and published parts that were not trained, under published names."""
     recipe = context.recipe
     tensors: Dict[str, np.ndarray] = {**(context.published or {}), MEL_STATS: context.stats}
     for part in parts.values():
@@ -301,10 +301,10 @@ def write_model(context: TrainingContext, parts: Mapping[str, Tensors]) -> None:
     description = ModelDescription(SIZES[recipe.model.size], rows, recipe.audio.n_mels, names, is_published)
     folder = context.folder / model_folder.RUN_MODEL
     shutil.rmtree(folder, ignore_errors=True)
-    is_bpe = recipe.text.tokenizer == "bpe"  # a tokenizer of characters is no vocab.json, and no other program reads it
+    is_bpe = recipe.text.tokenizer == "bpe"  # a character tokenizer is not a vocab.json, which other programs expect
     model_folder.write_model_folder(folder, description, tensors, context.folder / TOKENIZER if is_bpe else None)
 
 
 def _lock(folder: Path, cluster: Optional[Cluster], log: Log) -> ContextManager[Any]:
-    """The lock of the run's folder; of several workers the chief has it."""
+    """The lock of the run's folder; with several workers only the chief takes it."""
     return RunLock(folder, log) if cluster is None or cluster.is_chief else contextlib.nullcontext()

@@ -1,11 +1,11 @@
 """The lock on a run's folder: only one process at a time trains there.
 
-The operating system holds the lock, and the file `run.lock` only names the holder: when a process is killed its lock
-is free at once, and nothing has to be cleaned up. A child made by fork without exec shares the lock.
+The operating system holds the lock, and the file `run.lock` only names the holder: when a process is killed, its lock
+is released at once, and nothing has to be cleaned up. A child forked without exec shares the lock.
 
 Not filelock: up to 3.16, the last release for Python 3.8, a refused process empties the lock file and with it the
-holder's name, and a file system without locks (ENOLCK, ENOSYS) looks locked for ever; version 4 there falls back to a
-lock file that outlives a killed process. Here such a run starts, with a warning.
+holder's name, and a file system without locks (ENOLCK, ENOSYS) looks locked for ever; version 4 then falls back to a
+lock file that outlives a killed process. Here a run on such a file system starts with a warning.
 """
 
 import errno
@@ -55,7 +55,7 @@ class RunLock:
         path = self.folder / NAME
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            file = path.open("a+b", buffering=0)  # "a": a refused process must not wipe the holder's name
+            file = path.open("a+b", buffering=0)  # "a": a refused process must not erase the holder's name
         except OSError as error:
             raise LockError(f"{path}: {error.strerror}; name a folder that can be written in run.folder") from None
         try:
@@ -66,7 +66,7 @@ class RunLock:
                     raise LockError(self._in_use(file)) from None
             self.log(f"{path}: {error.strerror}, so a second run in this folder is not refused; do not start one.")
         self._file = file
-        with suppress(OSError):  # a full disk: the lock counts, the name does not
+        with suppress(OSError):  # a full disk: the lock works without the holder's name
             file.truncate(0)
             file.write(f"process {os.getpid()} on {socket.gethostname()}\n".encode())
         return self
@@ -75,7 +75,7 @@ class RunLock:
         if self._file:
             with suppress(OSError):
                 self._file.truncate(0)
-            self._file.close()  # the file stays: removing it would let two runs lock two files of one name
+            self._file.close()  # not removed: otherwise two runs could lock two files of the same name
             self._file = None
 
     def _in_use(self, file: BinaryIO) -> str:

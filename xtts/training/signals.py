@@ -27,7 +27,7 @@ def stop_on_signal() -> Iterator[threading.Event]:
 
 @contextlib.contextmanager
 def interrupted() -> Iterator[None]:
-    """Inside, SIGTERM raises KeyboardInterrupt as SIGINT does.
+    """Inside the block, SIGTERM raises KeyboardInterrupt as SIGINT does.
 
     TensorFlow may raise an error of its own instead, which is turned back into KeyboardInterrupt.
     """

@@ -1,10 +1,10 @@
 """Training steps as compiled functions: one for each static shape, or a single one where lengths are dynamic.
 
 Every function is traced, and run once on a batch of zeros, before step 0: TensorFlow optimises its graph, and XLA
-compiles it, at the first run and not at the trace. The loop calls concrete functions only, so none can be retraced.
+compiles it, at the first run and not when tracing. The loop calls concrete functions only, so none can be retraced.
 
-Inputs are plain tensors of this process's whole batch; a replica takes its own rows inside the function, so a step
-looks the same from outside whatever the strategy is. `totals` are those of all processes.
+Inputs are plain tensors of this process's whole batch; each replica takes its own rows inside the function, so a step
+has the same interface with any strategy. `totals` are those of all processes.
 """
 
 import time
@@ -24,12 +24,12 @@ from xtts.training.stages.stage import StepPiece, TrainableModel, trainable_weig
 
 Tensor = Any  # tf.Tensor; TensorFlow brings no types
 
-LOSS_SCALE = {"float16": 1024.0}  # keeps small gradients from being rounded to 0
+LOSS_SCALE = {"float16": 1024.0}  # static loss scale by precision: keeps small gradients from underflowing
 _SEED_STRIDE = 7919  # between the seeds of two replicas
 
 
 class StepResult(NamedTuple):
-    """One optimizer step, on the host."""
+    """The result of one optimizer step, on the host."""
 
     loss: float
     parts: Dict[str, float]
@@ -39,7 +39,7 @@ class StepResult(NamedTuple):
 
 
 class TrainingSteps:
-    """The compiled steps of one stage, and its validation."""
+    """The compiled training steps of one stage, and its validation."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class TrainingSteps:
                 self._accumulators = [tf.Variable(np.zeros(shape, np.float32), trainable=False) for shape in shapes]
         self._names = list(stage.inputs(stage.shapes[0], len(self._share)))  # the same for every shape
         self._concrete: Dict[Any, Any] = {}
-        self._trial_specs: Dict[Any, List[Any]] = {}  # the shapes of the trial on zeros, for each function
+        self._trial_specs: Dict[Any, List[Any]] = {}  # input specs of the trial run on zeros, for each function
         batch = self._move if self._accumulated == 1 else self._add
         if stage.dynamic_shapes:
             self._by_shape = [self._compiled(batch, stage.shapes[-1], dynamic_shapes=True)]
@@ -82,11 +82,11 @@ class TrainingSteps:
 
     @property
     def functions(self) -> List[compat.Compiled]:
-        """Every function, to count traces."""
+        """Every compiled function, to count traces."""
         return [one for one in (*self._by_shape, self._apply, self._validate) if one is not None]
 
     def trace(self, progress: Callable[[int, int], None]) -> Dict[str, float]:
-        """Trace every function and run it once on zeros; the seconds each took, by name."""
+        """Trace every function and run it once on zeros; returns the seconds each took, by name."""
         seconds: Dict[str, float] = {}
         for done, function in enumerate(self.functions):
             began = time.monotonic()
@@ -117,7 +117,7 @@ class TrainingSteps:
         return StepResult(float(self._weighted_sum(parts)), named, float(norm), float(rate), bool(is_finite))
 
     def validate(self, batches: Sequence[Tuple[Dict[str, Any], np.ndarray]]) -> Dict[str, float]:
-        """The mean of each part over batches of the validation shape, with the weights as they are."""
+        """The mean of each part of the loss over batches of the validation shape, with the current weights."""
         assert self._validate is not None
         total = np.maximum(np.sum([counts for _, counts in batches], axis=0), 1).astype(np.float32)
         batched = [[arrays[name] for name in self._names] for arrays, _ in batches]
@@ -131,14 +131,14 @@ class TrainingSteps:
     def _call(self, function: compat.Compiled, values: List[Any]) -> Any:
         specs = function.input_signature
         with tf.device(self._placement.model_devices[0]):
-            # A copy on this device: of what lies on another one, TensorFlow would make a function of its own.
+            # Copied to this device: for inputs on another one TensorFlow would instantiate the function again.
             tensors = [tf.identity(tf.cast(value, spec.dtype)) for value, spec in zip(values, specs)]
             return self._concrete[function](*tensors)
 
     def _compiled(
         self, body: Callable[..., Any], shape: Optional[Shape], dynamic_shapes: bool = False
     ) -> compat.Compiled:
-        """`body` on every replica, as one function of plain tensors; a dynamic one is only tried in `shape`."""
+        """`body` on every replica, as one function of plain tensors; if dynamic, `shape` is for the trial only."""
         replicas = len(self._share)
         inputs = self._stage.inputs(shape, replicas) if shape else {}
         names, scalars = list(inputs), _SCALARS[body.__name__](len(self._stage.parts))
@@ -153,12 +153,12 @@ class TrainingSteps:
                 return body(mine, static, context, *values[len(names) :])
 
             found = self._strategy.run(on_replica)
-            # Everything was summed over replicas: all have the same values.
+            # Everything is summed over replicas, so all have the same values.
             return tf.nest.map_structure(lambda one: self._strategy.experimental_local_results(one)[0], found)
 
         size = f"_{static.text_length}x{static.mel_frames}x{static.batch_size}" if static else "_free" * dynamic_shapes
         function.__name__ = f"{self._stage.name}{body.__name__}{size}"
-        # XLA cannot reduce over replicas on every release: mirrored steps compile what each computes alone.
+        # XLA cannot all-reduce on every release: in mirrored steps only each replica's own computation is compiled.
         whole = self._jit and not self._is_mirrored
         made = _compiled(function, signature, jit_compile=whole or None)
         self._trial_specs[made] = [*inputs.values(), *scalars]
@@ -167,7 +167,7 @@ class TrainingSteps:
     def _forward_backward(
         self, batch: Any, shape: Optional[Shape], context: Any, totals: Tensor, step: Tensor, number: Tensor
     ) -> Any:
-        """This replica's share of the losses, and of what is summed over a step: gradients and statistics."""
+        """This replica's share of the losses, and its gradients and statistics, to be summed over the step."""
         replica = tf.cast(context.replica_id_in_sync_group, tf.int32)
         seed = tf.stack([self._recipe.run.seed + _SEED_STRIDE * replica, number])
 
@@ -196,7 +196,7 @@ class TrainingSteps:
         number: Tensor,
         live: Tensor,
     ) -> Any:
-        """A whole step on one batch."""
+        """A whole optimizer step on one batch."""
         parts, found = self._forward_backward(batch, shape, context, totals, step, number)
         parts, *found = self._all_reduce(context, [parts, *found])
         return (parts, *self._update(found, context, self._weighted_sum(tf.unstack(parts)), step, live))
@@ -211,7 +211,7 @@ class TrainingSteps:
         number: Tensor,
         live: Tensor,
     ) -> Any:
-        """One of several batches whose gradients are accumulated."""
+        """Add the gradients and statistics of one batch to the accumulators."""
         parts, found = self._forward_backward(batch, shape, context, totals, step, number)
         own = self._local_copy(context)
         for total, one in zip(self._accumulators, found):
@@ -229,7 +229,7 @@ class TrainingSteps:
         return moved
 
     def _update(self, found: List[Tensor], context: Any, loss: Tensor, step: Tensor, live: Tensor) -> Any:
-        """Update the weights by what was summed, unless it is not finite or the call is a trial (not `live`)."""
+        """Update the weights by the summed gradients, if they are finite and this is not a trial (not `live`)."""
         gradients, statistics = found[: len(self._variables)], found[len(self._variables) :]
         moved = self._optimizer.apply(gradients, step, tf.where(live, loss, np.nan), self._local_copy(context))
         self._stage.follow(statistics, moved.is_finite)
@@ -241,7 +241,7 @@ class TrainingSteps:
         return self._all_reduce(context, [found.means * found.counts / totals])
 
     def _all_reduce(self, context: Any, values: List[Tensor]) -> List[Tensor]:
-        """Over all replicas."""
+        """The sums over all replicas."""
         return list(context.all_reduce(tf.distribute.ReduceOp.SUM, values)) if self._is_mirrored else values
 
     def _local_copy(self, context: Any) -> Callable[[Any], Any]:
@@ -252,14 +252,14 @@ class TrainingSteps:
         return lambda variable: self._strategy.experimental_local_results(variable)[place]
 
     def _local_replica(self, context: Any) -> int:
-        """The index of the calling replica among this process's."""
+        """The index of the calling replica among those of this process."""
         if not self._is_mirrored:
             return 0
         return int(tf.get_static_value(tf.convert_to_tensor(context.replica_id_in_sync_group))) - self._share.start
 
 
 def _sum(parts: List[np.ndarray], dtype: Any) -> np.ndarray:
-    """Of each part of the loss, over batches."""
+    """The sum over batches of each part of the loss."""
     return np.asarray(np.sum(parts, axis=0, dtype=dtype))
 
 
@@ -278,7 +278,7 @@ def _dynamic_spec(spec: Any) -> Any:
 
 
 def _dense(gradient: Any, variable: Any) -> Tensor:
-    """A gradient as a dense tensor: lookups have sparse ones, and unused weights have none."""
+    """A gradient as a dense tensor: embeddings have sparse gradients, and unused weights have none."""
     return tf.zeros(variable.shape) if gradient is None else tf.convert_to_tensor(gradient)
 
 
@@ -292,7 +292,7 @@ _BATCH: Callable[[int], List[Any]] = lambda parts: [  # noqa: E731
     _scalar(tf.int32),
     _scalar(tf.bool),
 ]
-_SCALARS: Dict[str, Callable[[int], List[Any]]] = {  # what a function takes after the batch
+_SCALARS: Dict[str, Callable[[int], List[Any]]] = {  # further inputs of each function, after the batch
     "_move": _BATCH,
     "_add": _BATCH,
     "_apply_sums": lambda parts: [_scalar(tf.float32), _scalar(tf.int32), _scalar(tf.bool)],

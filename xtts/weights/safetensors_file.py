@@ -61,8 +61,8 @@ def map_file(path: Path) -> Any:
 def release_pages(tensor: np.ndarray) -> None:
     """Let the kernel take back the memory that a mapped tensor was read into; when used again it is read again.
 
-    Pages of a mapped file count as the process's memory as long as nobody else needs them. Does nothing to other
-    arrays, and where the operating system has no way to say it.
+    Pages of a mapped file count as the process's memory until the kernel reclaims them. Does nothing to other arrays,
+    and on operating systems without madvise.
     """
     owner: Any = tensor
     while isinstance(owner, (np.ndarray, memoryview)):

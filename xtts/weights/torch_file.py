@@ -101,7 +101,7 @@ class Storage(NamedTuple):
 
 
 def load_torch_file(path: Union[str, Path]) -> Any:
-    """What torch.save was given, with arrays for its tensors; raises a `WeightsError` for any other file."""
+    """The object passed to torch.save, with arrays for its tensors; raises a `WeightsError` for any other file."""
     path = Path(path)
     content = map_file(path)
     try:

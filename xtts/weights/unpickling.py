@@ -1,9 +1,9 @@
 """Unpickling without running anything: the opcodes of a pickle are interpreted here, and nothing it names is imported.
 
-A pickle is a machine that may call anything. A `Resolver` says what a name, a call or a reference to a storage stands
-for; by default names are refused and calls become placeholders.
+A pickle is a program that may call anything. A `Resolver` returns a value for each name, call and reference to a
+storage; by default names are refused and calls become placeholders.
 
-Why not `pickle.Unpickler` with a closed `find_class`: it bounds neither memory nor time. Its memo is an array, so an
+Why not `pickle.Unpickler` with a restricted `find_class`: it bounds neither memory nor time. Its memo is an array: an
 index of 2**27 in a pickle of 7 bytes takes 2 GB and one of 2**32 sixty-four (Python 3.8 to 3.13), and it hashes every
 key of a dict: nested tuples that share their items cost 2**depth, so that a pickle of a few hundred bytes never ends.
 Only the first could be found by looking at the opcodes beforehand. PyTorch's `weights_only` has an interpreter of its
@@ -49,7 +49,7 @@ class Placeholder:
 
 
 class Resolver:
-    """Says what names, calls and persistent references stand for. By default names are refused, and so all calls."""
+    """Resolves names, calls and persistent references. By default names are refused, and so all calls."""
 
     def find_class(self, name: GlobalName) -> Any:
         raise Refused(f"it names {name}")

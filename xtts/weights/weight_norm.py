@@ -12,7 +12,7 @@ Tensors = Dict[str, np.ndarray]
 
 
 class Spelling(NamedTuple):
-    """How the names of scale and direction end, where that of the weight ends in `.weight`."""
+    """The suffixes of the names of scale and direction, in place of `.weight`."""
 
     scale: str  # g, [first axis, 1, ...]
     direction: str  # v, as the weight

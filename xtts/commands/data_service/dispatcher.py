@@ -19,7 +19,7 @@ def data_dispatcher(*, port: int, work_dir: Optional[str], as_json: bool, verbos
     from xtts.commands.start_tensorflow import start_tensorflow
     from xtts.pipeline.service.servers import free_port, run_dispatcher
 
-    port = free_port(port)  # a port that is taken is told before TensorFlow starts
+    port = free_port(port)  # a port in use is reported before TensorFlow starts
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
     start_tensorflow(verbose)
     run_dispatcher(port, work_dir, as_json)

@@ -22,7 +22,7 @@ def data_worker(*, dispatcher: str, port: int, host: Optional[str], as_json: boo
     from xtts.commands.start_tensorflow import start_tensorflow
     from xtts.pipeline.service.servers import free_port, require_answer, run_worker
 
-    require_answer(dispatcher, "--dispatcher")  # mistakes are told before TensorFlow starts
+    require_answer(dispatcher, "--dispatcher")  # mistakes are reported before TensorFlow starts
     port = free_port(port)
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # tf.data works on the CPU; the GPUs are for others
     start_tensorflow(verbose)

@@ -1,9 +1,9 @@
 """The search for faster settings: each candidate is measured in turns with the best so far.
 
-The best, the candidate, the candidate once more if it looks faster, the best again: a candidate is taken when both of
-its trials are faster than both of the best's, so that what else the machine does decides nothing. The speed is that of
-the whole run that the recipe asks for, in frames of recordings per second: what is traced or compiled before the first
-step counts.
+The best, the candidate, the candidate once more if it looks faster, the best again: a candidate is taken if both of its
+trials are faster than both of the best's, so that other load on the machine does not decide. The speed is that of the
+whole run that the recipe asks for, in frames of recordings per second, including the time for tracing and compiling
+before the first step.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ from xtts.recipe.edit import Edit, describe_edits
 from xtts.recipe.lines import Key, RecipeError
 from xtts.recipe.schema import Recipe
 
-MARGIN = 0.03  # by which a candidate must be faster, whatever the noise
+MARGIN = 0.03  # by which a candidate must be faster
 FAR_SLOWER = 0.9  # of the best's speed; a candidate below that is not measured again
 MIN_WAIT = 0.02  # share of the time; a model that waits less gains nothing from more readers or a larger buffer
 FIRST_TIMEOUT = 3600.0  # seconds for the first trial, which may have to make a corpus and features
@@ -42,7 +42,7 @@ class TuneUsageError(TuneError, UsageError):
 
 @attrs.frozen
 class TuneRow:
-    """One row of the table: what was tried, what was measured, and the verdict."""
+    """One row of the table: the setting tried, the measurement, and the verdict."""
 
     setting: str  # the name of the tuned setting; empty for the recipe as it is
     result: TrialResult
@@ -72,7 +72,7 @@ class Gain:
 
 
 class Search:
-    """The best settings so far, and what was tried."""
+    """The best settings so far, and all trials."""
 
     def __init__(
         self,

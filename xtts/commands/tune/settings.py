@@ -29,7 +29,7 @@ class TunedSetting:
 
 
 def tuned_settings(stage: str) -> List[TunedSetting]:
-    """What is tuned for a stage, in this order: what is traced quickly first, what needs many traces last."""
+    """The settings tuned for a stage, in this order: those with few traces first, those that need many last."""
     batch: Key = (STAGES[stage].section, "batch_size")
     settings = [
         TunedSetting(

@@ -1,8 +1,7 @@
 """A trial: the recipe with some settings changed, run for a few seconds and measured.
 
-A trial is what `xtts run` does, in a process of its own and in a folder that is removed afterwards. It is watched
-through its journal, and killed once enough steps are measured. Whatever ends it, lack of memory too, ends only the
-trial.
+A trial is an `xtts run` in a process of its own and in a folder that is removed afterwards. It is monitored through its
+journal, and killed once enough steps are measured. A crash, for example out of memory, ends only the trial.
 """
 
 import contextlib
@@ -30,7 +29,7 @@ MEMORY_ERRORS = ("ResourceExhausted", "OOM when", "MemoryError", "bad_alloc", "o
 
 @attrs.frozen
 class TrialResult:
-    """What a trial measured. Frames are those of the recordings, without padding."""
+    """The result of a trial. Frames are those of the recordings, without padding."""
 
     settings: Dict[str, Any]  # by dotted key; what differs from the recipe
     frames_per_second: Optional[float] = None
@@ -44,7 +43,7 @@ class TrialResult:
     failure: Optional[str] = None
 
     def run_rate(self, frames: float) -> float:
-        """Frames per second over a run of so many frames, including the seconds before its first step."""
+        """Frames per second over a run of `frames`, including the seconds before its first step."""
         if not self.frames_per_second:
             return 0.0
         return frames / (self.trace_seconds + frames / self.frames_per_second)
@@ -110,7 +109,7 @@ class Trials:
             yield process, log
         finally:
             if process.poll() is None:
-                process.kill()  # a checkpoint of it is not wanted
+                process.kill()  # no checkpoint is needed
             process.wait()
 
     def _is_enough(self, journal: Journal) -> bool:
@@ -118,7 +117,7 @@ class Trials:
         return len(lines) > MIN_STEPS and lines[-1]["time"] - lines[0]["time"] >= self.seconds
 
     def _steady_steps(self, journal: Journal) -> List[Dict[str, Any]]:
-        """Steps without the first ones, which lived on the batches that the buffer held at the start."""
+        """Steps without the first ones, which used batches that were in the buffer at the start."""
         lines = list(journal.metrics(self.stage))
         buffered = int(lines[0].get("buffer") or 0) if lines else 0
         halfway = lines[0]["time"] + self.seconds / 2 if lines else 0.0
@@ -141,7 +140,7 @@ class Trials:
         seconds = steady[-1]["time"] - steady[0]["time"] if len(steady) > MIN_STEPS else 0.0
         if seconds <= 0:
             return result
-        frames = sum(line["frames"] for line in steady[1:])  # the first line's own step lies before it
+        frames = sum(line["frames"] for line in steady[1:])  # the first line's step was before its time
         waited = sum(line["wait_seconds"] for line in steady[1:])
         per_step = frames / (len(steady) - 1)
         return attrs.evolve(result, frames_per_second=frames / seconds, wait=waited / seconds, frames_per_step=per_step)

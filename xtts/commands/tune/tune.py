@@ -24,7 +24,7 @@ SPEED = "speed"  # in --only: the settings that change nothing but speed
 
 @attrs.frozen
 class Tuning:
-    """What was tried, and what was chosen."""
+    """All trials, and the chosen settings."""
 
     rows: Tuple[TuneRow, ...]
     changes: Dict[Key, Edit]
@@ -52,7 +52,7 @@ def tune(
     log: Callable[[str], None] = print,
     program: Sequence[str] = PROGRAM,
 ) -> Tuning:
-    """Try settings for so many minutes after the first trial; `seconds` of each trial are measured.
+    """Try settings for `minutes` after the first trial; `seconds` of each trial are measured.
 
     `settings`, as KEY=VALUE, apply to all trials; `only` names what is tried.
     """

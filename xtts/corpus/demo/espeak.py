@@ -43,7 +43,7 @@ class EspeakVoice(NamedTuple):
     rate: int  # words a minute
 
     def description(self, language: str) -> str:
-        """An espeak-ng voice file: that of the language, followed by the settings of this voice."""
+        """The text of an espeak-ng voice file: that of the language, followed by the settings of this voice."""
         tract = [f"formant {formant} {self.formants} 100 100" for formant in range(1, 9)]
         return "\n".join(
             [language, f"pitch {self.pitch} {self.pitch + self.reach}", f"klatt {self.source}", *tract, ""]
@@ -111,7 +111,7 @@ class _Library:
     """The C library, which passes its samples to a callback."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder  # for voice files, the only way to set these parameters
+        self._folder = folder  # for voice files: these parameters can only be set in files
         self._files: Dict[Tuple[str, EspeakVoice], bytes] = {}
         self._chunks: List[bytes] = []
         self._callback = _Callback(self._on_samples)  # referenced here because the library keeps only a pointer
@@ -134,7 +134,7 @@ class _Library:
     def _on_samples(self, samples: Any, count: int, _events: Any) -> int:
         if samples and count > 0:
             self._chunks.append(ctypes.string_at(samples, 2 * count))
-        return 0  # go on
+        return 0  # continue the synthesis
 
     def _voice_file(self, language: str, voice: EspeakVoice) -> bytes:
         key = (language, voice)
@@ -167,6 +167,6 @@ def _load() -> Tuple[Any, Path]:
 
 
 if __name__ == "__main__":
-    replies_out = os.fdopen(os.dup(1), "wb")  # stdout itself is for what the library may print
+    replies_out = os.fdopen(os.dup(1), "wb")  # stdout itself goes to stderr: the library may print to it
     os.dup2(2, 1)
     _serve(sys.stdin.buffer, replies_out)

@@ -1,7 +1,7 @@
 """Random sentences of the demo corpus, from a small grammar for each language.
 
-A phrase is one of several lines, in which {name} stands for a phrase of that name and {2..99} for a number; a sentence
-starts from {sentence}. The words are common ones that sound different from one another. The wide vocabulary has many
+A phrase has several alternatives, one on each line, in which {name} stands for a phrase of that name and {2..99} for a
+number; a sentence is expanded from {sentence}. The words are common and sound distinct. The wide vocabulary has many
 hundreds of them; the small one is for tiny models.
 """
 
@@ -13,7 +13,7 @@ _SLOT = re.compile(r"\{(?:(\d+)\.\.(\d+)|(\w+))\}")
 
 
 class Grammar(NamedTuple):
-    """The phrases of a language, and the ten digits it writes numbers with."""
+    """The phrases of a language, and its ten digits."""
 
     phrases: Dict[str, List[str]]
     digits: str

@@ -1,8 +1,8 @@
-"""Make a demo corpus of speech by espeak-ng, without a download.
+"""Make a demo corpus with espeak-ng, without a download.
 
 It is in LJSpeech's format with two more columns: `wavs/NAME.wav` (22.05 kHz, 16 bit, mono) and `metadata.csv` with
-lines `id|text|normalised|speaker|language`. `demo.json` records the request: the same request again returns the same
-folder. The same seed gives the same bytes on every Python.
+lines `id|text|normalised|speaker|language`. `demo.json` records the request; a folder with the same request is reused.
+The same seed gives the same bytes on every Python.
 """
 
 import glob
@@ -42,16 +42,16 @@ from xtts.corpus.demo.grammar import GRAMMARS, Grammar
 from xtts.errors import UsageError, XttsError
 from xtts.text.normalise import normalise
 
-REVISION = 3  # increased when the same request gives other bytes
+REVISION = 3  # increased when the output for a request changes
 SHORTEST, LONGEST = 1.0, 9.2  # seconds of a clip; 800 mel frames are 9.28
 LOUDNESS = 0.08  # RMS of a clip, of full scale
 LONGEST_TEXT = 190  # characters of the normalised text; a recipe's max_text_length is 200
 PEAK = 0.95  # of a clip, at most
 SILENCE = 0.05  # seconds before and after the speech
 NOISE_PEAK = 32  # of 32,768; background noise, 43 dB below LOUDNESS
-SOURCES = (3, 6)  # espeak-ng's Klatt synthesizers whose short sentences a recogniser understood best
+SOURCES = (3, 6)  # espeak-ng's Klatt synthesizers with the lowest word error rate in short sentences
 Progress = Callable[[float, float], None]  # seconds made so far, seconds requested
-_STEPS = (0.618034, 0.754878, 0.414214, 0.569840)  # multiples of these, modulo 1, are spread evenly, however many
+_STEPS = (0.618034, 0.754878, 0.414214, 0.569840)  # any number of multiples of these are evenly spread, modulo 1
 
 
 class DemoError(XttsError):
@@ -68,7 +68,7 @@ class DemoCorpus(NamedTuple):
     folder: Path
     clips: int
     seconds: float
-    reused: bool  # it existed already
+    reused: bool  # whether it existed already
 
 
 class Clip(NamedTuple):
@@ -96,8 +96,8 @@ def make_demo_corpus(
 ) -> DemoCorpus:
     """The demo corpus in `folder`, made unless it exists. Every voice speaks every language for about the same time.
 
-    It is written beside the folder and renamed at the end, so that an interruption leaves no half corpus. Each voice
-    says at least one sentence in each language, so many voices may take longer than `minutes`.
+    It is written beside the folder and renamed at the end, so that an interruption leaves no partial corpus. Each voice
+    speaks at least one sentence in each language, so many voices may take longer than `minutes`.
     """
     request = _check_request(minutes, voices, languages, seed, vocabulary)
     folder = Path(folder).resolve()
@@ -131,13 +131,13 @@ def vocabulary_of(folder: Union[str, Path]) -> Optional[str]:
 def demo_sentences(
     language: str, count: int, without: Iterable[str] = (), seed: int = 0, vocabulary: str = "wide"
 ) -> List[str]:
-    """`count` distinct sentences of the demo corpus's grammar, none of `without`, drawn apart from a corpus's own."""
+    """`count` distinct sentences of the demo corpus's grammar, none of `without`, in their own random stream."""
     drawn, left_out = draw_sentences(GRAMMARS[vocabulary][language], language, f"more {seed}"), set(without)
     return list(itertools.islice((text for text, _ in drawn if text not in left_out), count))
 
 
 def demo_voice(number: int, seed: int) -> EspeakVoice:
-    """The voice of a number, low and high in turn. The first few of a seed differ most; later ones lie between."""
+    """The voice with a number, alternately low and high. The first few of a seed differ most, later ones less."""
     chance = random.Random(f"voices {seed}")
     pitch, reach, formants, rate = ((chance.random() + number // 2 * step) % 1 for step in _STEPS)
     high = number % 2
@@ -155,7 +155,7 @@ def demo_voice(number: int, seed: int) -> EspeakVoice:
 def _clips(
     voices: Sequence[EspeakVoice], grammars: Mapping[str, Grammar], seed: int, seconds: float
 ) -> Generator[Clip, None, None]:
-    """Clips, always of the voice and language with the least speech so far, until there are `seconds`."""
+    """Clips until there are `seconds`, each of the voice and language with the least speech so far."""
     languages = list(grammars)
     drawn = {language: draw_sentences(grammar, language, seed) for language, grammar in grammars.items()}
     spoken = [(0.0, number) for number in range(len(voices) * len(languages))]  # a heap of seconds by voice, language
@@ -174,7 +174,7 @@ def _clips(
 
 
 def draw_sentences(grammar: Grammar, language: str, seed: Union[int, str]) -> Iterator[Tuple[str, str]]:
-    """Distinct sentences, as they are written and normalised."""
+    """Distinct sentences, as pairs of written and normalised text."""
     chance = random.Random(f"sentences {seed} {language}")
     drawn: Set[str] = set()
     while True:
@@ -187,7 +187,7 @@ def draw_sentences(grammar: Grammar, language: str, seed: Union[int, str]) -> It
 
 
 def post_process(samples: np.ndarray, seed: int) -> np.ndarray:
-    """Speech like a good recording: trimmed, at one level, with faint background noise.
+    """Make synthesized speech resemble a good recording: trimmed, at one level, with faint background noise.
 
     Without the noise pauses would be digital silence, which no recording has and no recogniser expects. Trimming is by
     hand, and all sums are of integers, so that every version of every library gives the same bytes.
@@ -292,7 +292,7 @@ def _rename(part: Path, folder: Path, request: Dict[str, Any]) -> Optional[DemoC
     """Move the finished corpus to its place, unless another process made the same one first."""
     try:
         if folder.exists():
-            folder.rmdir()  # it was empty
+            folder.rmdir()  # which is empty
         part.rename(folder)
         return None
     except OSError:

@@ -1,9 +1,9 @@
 """Batches from tf.data service.
 
-The service hands out batch numbers to whichever worker is free, each number once. Batches therefore arrive in any
-order, at most once, and those a worker had begun when it died never arrive. This client puts them back in order by
-their numbers, and computes on this machine, with the same graph, whatever does not arrive. So a step trains on the same
-data whatever happens to the workers, and however slow they are: giving up on a batch costs time, not accuracy.
+The service hands out each batch number once, to any free worker. Batches therefore arrive in any order, at most once,
+and those a worker had begun when it died never arrive. This client reorders them by their numbers, and computes missing
+ones on this machine, with the same graph. So a step trains on the same data whatever happens to the workers, and
+however slow they are: giving up on a batch costs time, not accuracy.
 """
 
 import contextlib
@@ -35,21 +35,21 @@ from xtts.pipeline.service.servers import GREETING, Patience, ServiceError, firs
 from xtts.pipeline.sources import Arrays, HostBatch, RemoteBatchSource
 from xtts.planning.batch_order import Batch, BatchOrder
 
-WINDOW, WINDOW_PER_WORKER = 32, 8  # batches kept ahead of the next one wanted: at least, and for each worker
-MAX_WINDOWS = 4  # kept while the next one wanted is missing: it may be queued behind those of a faster worker
+WINDOW, WINDOW_PER_WORKER = 32, 8  # batches kept ahead of the next one needed: at least, and for each worker
+MAX_WINDOWS = 4  # kept while the next one needed is missing: it may be queued behind those of a faster worker
 OUTSTANDING = 2  # requests to each worker at a time
-POLL = 0.1  # seconds between two looks whether a batch is overdue
+POLL = 0.1  # seconds between two checks whether a batch is overdue
 
 Log = Callable[[str], None]
 
 
 @attrs.frozen
 class ServiceWorker:
-    """A worker that answered."""
+    """A worker that has answered."""
 
     address: str
     tensorflow: str
-    can_read: bool  # the corpus and the run's folder
+    can_read: bool  # whether it sees the corpus and the run's folder
 
     def __str__(self) -> str:
         return self.address
@@ -57,7 +57,7 @@ class ServiceWorker:
 
 @attrs.frozen(eq=False)
 class Service:
-    """A tf.data service whose workers have answered, and the folder in which batches are described for them."""
+    """A tf.data service whose workers have answered, and the folder of the manifests for them."""
 
     target: str  # grpc://host:port
     workers: Sequence[ServiceWorker]
@@ -67,7 +67,7 @@ class Service:
     patience: Patience
 
     def source(self, order: BatchOrder, source: RemoteBatchSource, numbers: range, makes: Makes) -> "ServiceSource":
-        """The batches with these numbers, whose audio workers read and turn into features."""
+        """A source of the batches with these numbers, whose features are computed by the workers."""
         copies = raw_copies(source.recordings, self.sample_rate, self.folder / "waves", lambda done, total: None)
         replicas = [order.run(numbers.start, worker) for worker in range(order.workers)]
         batches = zip(*replicas)
@@ -85,7 +85,7 @@ class Service:
 class ServiceSource:
     """A BatchSource whose features come from workers.
 
-    What does not arrive is computed locally; what cannot be read locally either has blank rows.
+    Batches that do not arrive are computed locally; recordings that cannot be read there either become blank rows.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class ServiceSource:
 
 
 class LocalFallback:
-    """The workers' graph on this machine: a line of the manifest to features, the same to the bit on a like machine."""
+    """Runs the workers' graph on this machine: manifest line to features, bit for bit the same on equal hardware."""
 
     def __init__(self, sample_rate: int, makes: Makes) -> None:
         self._sample_rate = sample_rate
@@ -128,7 +128,7 @@ class LocalFallback:
         self._lines: queue.Queue[str] = queue.Queue()
         self._is_open = True
         self._lock = threading.Lock()
-        self._features: Any = None  # an iterator, made when the first batch is missing: most often none is
+        self._features: Any = None  # an iterator, made when the first batch is missing: usually none is
 
     def __call__(self, text: str) -> Optional[Arrays]:
         """The features of a line; None when a file that it names cannot be read."""
@@ -146,7 +146,7 @@ class LocalFallback:
         self._is_open = False
 
     def _waiting(self) -> Iterator[bytes]:
-        while self._is_open:  # with a time-out: TensorFlow asks for the next line early, and must be able to end
+        while self._is_open:  # with a timeout: TensorFlow requests the next line early, and must be able to end
             with contextlib.suppress(queue.Empty):
                 yield os.fsencode(self._lines.get(timeout=0.1))
 
@@ -164,15 +164,15 @@ class BatchStream:
         self._changed = threading.Condition()
         self._ready: Dict[int, Arrays] = {}
         self._taken: Set[int] = set()  # numbers from `_lowest` on
-        self._lowest = numbers.start  # number that nobody has taken
-        self._highest = numbers.start - 1  # number that has arrived
+        self._lowest = numbers.start  # lowest number that has not been taken
+        self._highest = numbers.start - 1  # highest number that has arrived
         self._overtaken: Dict[int, float] = {}  # missing number: when a later one arrived first
         self._longest_gap = 0.0  # seconds between two arrivals
         self._longest_delay = 0.0  # seconds by which an overtaken batch arrived late
         self._is_open = True
         self._is_streaming = True
         self._last = time.monotonic()
-        self._is_full = False  # the latest batch waits for room
+        self._is_full = False  # whether the latest batch is waiting for room
         self.missed: List[int] = []  # numbers that did not arrive in time
         threading.Thread(target=self._receive, name="xtts-service", daemon=True).start()
 
@@ -242,7 +242,7 @@ class BatchStream:
                 self._changed.wait_for(lambda: not self._is_open, self._patience.retry)
 
     def _batches(self) -> Iterator[Mapping[str, Any]]:
-        """From the lowest missing number to the last, and blank ones beyond it, which show when the last is lost."""
+        """Batches from the lowest missing number to the last, then blank ones, which show when the last is lost."""
         self._describe()
         numbers = range(self._lowest, self._numbers.stop + self._window + 1)
         every = service_dataset(numbers, self._manifest.folder, self._service.sample_rate, self._makes)
@@ -250,7 +250,7 @@ class BatchStream:
         yield from service.by_any(ready, self._service.target, OUTSTANDING * len(self._service.workers))
 
     def _put(self, batch: Mapping[str, Any]) -> bool:
-        """Keep a batch as soon as there is room; whether more are wanted."""
+        """Keep a batch as soon as there is room; returns whether more are needed."""
         arrays = {name: tensor.numpy() for name, tensor in batch.items()}
         number = int(arrays.pop("number"))
         with self._changed:
@@ -277,7 +277,7 @@ class BatchStream:
         return number <= self._lowest + windows * self._window
 
     def _describe(self) -> None:
-        """Write the manifest further ahead than any worker can have come."""
+        """Write the manifest further ahead than any worker can have read."""
         self._manifest.forget(self._lowest)
         self._manifest.write(max(self._highest, self._lowest) + MAX_WINDOWS * self._window + LINES_PER_FILE)
 
@@ -313,13 +313,13 @@ def connect_service(
 
 
 def _find_workers(target: str, folder: Path, recording: str, at_least: int, patience: Patience) -> List[ServiceWorker]:
-    """Ask a dispatcher's workers who they are, again and again until enough have answered: one may be starting."""
+    """Ask a dispatcher's workers to identify themselves, until enough have answered: some may still be starting."""
     probe = folder / "seen.txt"
     probe.write_text("seen", encoding="utf-8")
     paths = [GREETING, str(probe.absolute()), str(Path(recording).absolute())]
     until, seconds = time.monotonic() + patience.answer, patience.poll
     read: Dict[bytes, Set[bytes]] = {}  # by worker: the paths that it could read
-    known: Set[bytes] = set()  # workers of which it is known what they cannot read
+    known: Set[bytes] = set()  # workers that have tried all paths, so that the unreadable ones are known
     try:
         while len(known) < at_least and time.monotonic() < until:
             answers, is_complete = _ask_workers(target, paths, seconds)
@@ -340,9 +340,9 @@ def _find_workers(target: str, folder: Path, recording: str, at_least: int, pati
 
 
 def _ask_workers(target: str, names: Sequence[str], seconds: float) -> Tuple[List[Tuple[bytes, bytes]], bool]:
-    """One round: (worker, path it read) as answered within so many seconds, and whether every worker was heard out.
+    """One round: the answers (worker, path it read) within `seconds`, and whether every worker answered completely.
 
-    A thread asks, because a request to a worker that has died never returns.
+    Requests are made in a thread, because one to a worker that has died never returns.
     """
     paths = tf.constant(list(names))
     answers: queue.Queue[Any] = queue.Queue()
@@ -372,7 +372,7 @@ def _ask_workers(target: str, names: Sequence[str], seconds: float) -> Tuple[Lis
 
 
 def _answer(path: Any) -> Tuple[Any, Any]:
-    """Who a worker is, from a file in its own folder, and the path that it could read."""
+    """A worker's identity, from a file in its own folder, and the path that it could read."""
     is_read = (
         tf.strings.length(tf.io.read_file(path)) >= 0
     )  # depends on the file, so that reading is not optimised away

@@ -1,8 +1,8 @@
 """The manifest of a tf.data service: batches described as lines of text, and the graph that reads a line.
 
-A line says for every row of a batch which samples of which file it holds. Lines are kept in files of `LINES_PER_FILE`,
-in a folder that workers see, named by batch numbers. A dataset is then a range of numbers, the same however long a run
-is. The graph contains no Python: workers of tf.data service run it in C++.
+A line gives the file and samples of every row of a batch. Lines are kept in files of `LINES_PER_FILE`, in a folder that
+workers see, named by batch numbers. A dataset is then a range of numbers, the same however long a run is. The graph
+contains no Python: workers of tf.data service run it in C++.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ class ManifestError(XttsError):
 
 
 def manifest_line(number: int, cuts: Mapping[str, Cuts], recordings: Recordings, copies: Mapping[int, str]) -> str:
-    """A batch on one line: its number, then for each of its waves rows, samples and four columns a row.
+    """A batch on one line: its number, then for each of its waves the rows, the samples and four columns for each row.
 
     `copies` are files to be read instead of the recordings, by position.
     """
@@ -50,7 +50,7 @@ def manifest_line(number: int, cuts: Mapping[str, Cuts], recordings: Recordings,
 
 
 class ManifestWriter:
-    """Writes a manifest ahead of the workers, and removes it behind them."""
+    """Writes the manifest ahead of the workers, and removes files that they no longer need."""
 
     def __init__(self, folder: Path, numbers: range, describe: Callable[[int], str]) -> None:
         """`describe` is called once with each of the numbers, in ascending order."""
@@ -61,7 +61,7 @@ class ManifestWriter:
         self._removed = self._written  # files before this one have been removed
 
     def write(self, until: int) -> None:
-        """Make sure that every number below `until` has its line; past the last batch lines are blank."""
+        """Write the lines of all numbers below `until`; past the last batch lines are blank."""
         while self._written * LINES_PER_FILE < until:
             first = self._written * LINES_PER_FILE
             lines = [
@@ -72,14 +72,14 @@ class ManifestWriter:
             self._written += 1
 
     def forget(self, before: int) -> None:
-        """Remove the files all of whose numbers are below `before`."""
+        """Remove files whose numbers are all below `before`."""
         while (self._removed + 1) * LINES_PER_FILE <= before and self._removed < self._written:
             with contextlib.suppress(OSError):
                 (self.folder / file_name(self._removed)).unlink()
             self._removed += 1
 
     def close(self) -> None:
-        """Remove what is left."""
+        """Remove all remaining files."""
         self.forget(self._written * LINES_PER_FILE)
         with contextlib.suppress(OSError):
             self.folder.rmdir()
@@ -100,7 +100,7 @@ def file_name(number: int) -> str:
 
 
 def service_dataset(numbers: range, folder: Path, sample_rate: int, makes: Makes) -> Any:
-    """Batches of features with their numbers; reading one whose files are missing or changed is an error."""
+    """A dataset of features with their batch numbers; a batch whose files are missing or changed is an error."""
     prefix = tf.constant(os.fsencode(f"{folder.absolute()}/"))
 
     def batch(number: Tensor) -> Dict[str, Tensor]:
@@ -124,7 +124,7 @@ def make_features(text: Tensor, sample_rate: int, makes: Makes) -> Dict[str, Ten
 
 
 def _waves(fields: Tensor, place: Tensor, sample_rate: int) -> Tuple[Tuple[Tensor, Tensor], Tensor]:
-    """Waves [rows, samples] and lengths [rows] described from `place` on among the fields; and the place after them."""
+    """Waves [rows, samples] and lengths [rows] of the fields from `place` on, and the place after these fields."""
     own = tf.cond(place < tf.size(fields), lambda: fields[place:], lambda: tf.constant(BLANK_BATCH))
     sizes = tf.strings.to_number(own[:2], tf.int32)
     length = 2 + COLUMNS * sizes[0]
@@ -134,8 +134,8 @@ def _waves(fields: Tensor, place: Tensor, sample_rate: int) -> Tuple[Tuple[Tenso
     def wave(row: Tuple[Tensor, Tensor]) -> Tensor:
         path, (whole, start, count) = row[0], tf.unstack(row[1])
         sound = tf.cond(count > 0, lambda: _sound(path, whole, sample_rate), lambda: tf.zeros([1]))
-        heard = tf.gather(sound, (start + tf.range(count)) % tf.maximum(1, whole))
-        return tf.pad(heard, [[0, sizes[1] - count]])
+        cut = tf.gather(sound, (start + tf.range(count)) % tf.maximum(1, whole))
+        return tf.pad(cut, [[0, sizes[1] - count]])
 
     spec = tf.TensorSpec([None], tf.float32)
     waves = tf.map_fn(wave, (rows[:, 0], counts), fn_output_signature=spec)

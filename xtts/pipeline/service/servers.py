@@ -25,7 +25,7 @@ from xtts.errors import UsageError, XttsError
 from xtts.processes import start_child
 
 ADDRESS = r"grpc://([^\s/:\[\]]+|\[[0-9A-Fa-f:.]+\]):(\d{1,5})"
-GREETING = "xtts-worker.json"  # in a worker's working directory: who it is
+GREETING = "xtts-worker.json"  # in a worker's working directory: its identity
 CONNECT_TIMEOUT = 20.0  # seconds for a dispatcher to accept a connection
 START_TIMEOUT = 900.0  # seconds for local workers to import TensorFlow and listen; one that fails is noticed at once
 END_TIMEOUT = 30.0  # seconds for a worker to end before it is killed
@@ -44,25 +44,25 @@ class AddressError(ServiceError, UsageError):
 
 @attrs.frozen
 class Patience:
-    """How long to wait for workers, in seconds.
+    """Timeouts for workers, in seconds.
 
-    `silence` and `overtaken` are lower bounds: a service that was slower before is given `SLACK` times as long as it
-    took then, and at most `first`, so that a busy machine is not taken for a dead one.
+    `silence` and `overtaken` are lower bounds: a service that was slower before gets `SLACK` times its longest wait, at
+    most `first`, so that a busy machine is not taken for a dead one.
     """
 
     first: float = 300.0  # for the first batch: workers have to receive and start the graph
-    silence: float = 60.0  # without any batch, before batches are computed locally until one arrives
+    silence: float = 60.0  # without any batch; after it batches are computed locally until one arrives
     overtaken: float = 10.0  # for a batch once a whole window of later ones has arrived
     retry: float = 5.0  # between a broken connection and the next attempt
     answer: float = 60.0  # for workers to answer at all
-    poll: float = 5.0  # for the first round of asking them; every further one is twice as long
+    poll: float = 5.0  # for the first round of requests; every further one is twice as long
 
     def at_least(self, seconds: float, longest: float) -> float:
-        """So many seconds, or more where the longest wait so far asks for it."""
+        """`seconds`, or more if the `longest` wait so far requires it."""
         return max(seconds, min(SLACK * longest, self.first))
 
 
-PATIENCE = Patience()  # unless a caller brings its own
+PATIENCE = Patience()  # the default
 
 
 def host_and_port(target: str, what: str) -> Tuple[str, int]:
@@ -116,7 +116,7 @@ def free_port(port: int) -> int:
 
 
 def run_dispatcher(port: int, work_dir: Optional[str], as_json: bool) -> None:
-    """Run a dispatcher until it is told to stop."""
+    """Run a dispatcher until it gets SIGINT or SIGTERM."""
     port = free_port(port)
 
     from xtts.compat import service  # late: a port that is taken is reported without importing TensorFlow
@@ -129,7 +129,7 @@ def run_dispatcher(port: int, work_dir: Optional[str], as_json: bool) -> None:
 
 
 def run_worker(dispatcher: str, port: int, host: Optional[str], as_json: bool) -> None:
-    """Run a worker until it is told to stop; `host` is the name by which others reach this machine."""
+    """Run a worker until it gets SIGINT or SIGTERM; `host` is the name by which others reach this machine."""
     seen_as = require_answer(dispatcher, "--dispatcher")
     port, name = free_port(port), host or (f"[{seen_as}]" if ":" in seen_as else seen_as)
 
@@ -144,7 +144,7 @@ def run_worker(dispatcher: str, port: int, host: Optional[str], as_json: bool) -
         try:
             try:
                 server = service.worker(dispatcher[len("grpc://") :], name, port)
-            except Exception as error:  # of many kinds, by release
+            except Exception as error:  # its type depends on the release
                 raise ServiceError(f"--dispatcher: {not_a_dispatcher(dispatcher, error)}") from None
             _announce("worker", f"grpc://{name}:{port}", as_json)
             _wait(stop)
@@ -178,13 +178,13 @@ def _stop_event() -> Iterator[threading.Event]:
 
 
 def _wait(stop: threading.Event) -> None:
-    while not stop.wait(0.5):  # with a time-out: signals do not interrupt an endless wait on every platform
+    while not stop.wait(0.5):  # with a timeout: signals do not interrupt an endless wait on every platform
         pass
 
 
 @contextlib.contextmanager
 def local_service(count: int) -> Iterator[str]:
-    """A dispatcher in this process and `count` workers in processes of their own; its address. They end with it."""
+    """A dispatcher in this process and `count` worker processes, which end with it; yields the address."""
     from xtts.compat import service
 
     port = free_port(0)
@@ -203,13 +203,13 @@ def local_service(count: int) -> Iterator[str]:
 
 
 def _start(*arguments: str) -> "subprocess.Popen[bytes]":
-    """A server in a process of its own, which ends when this one does, however that is."""
+    """Start a server process that ends with this process, however this one ends."""
     command = [sys.executable, "-m", "xtts", *arguments, "--json"]
     return start_child(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True)
 
 
 def _wait_until_listening(process: "subprocess.Popen[bytes]", until: float) -> None:
-    """Wait for the line in which a server says that it listens."""
+    """Wait for the line in which a server announces its address."""
     assert process.stdout is not None
     while time.monotonic() < until:
         if select.select([process.stdout], [], [], 0.2)[0]:

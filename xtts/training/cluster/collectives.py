@@ -30,7 +30,7 @@ Log = Callable[[str], None]  # prints a line for the user
 WIDTHS = (64, 65_536)  # numbers in one sum
 PIECE = 2**24  # bytes in one broadcast
 REMIND, PAUSE = 10.0, 0.5  # seconds between two reminders, and between two attempts
-LATE = 30.0  # seconds beyond the patience that TensorFlow has to give up by itself
+LATE = 30.0  # seconds after the patience in which TensorFlow should time out by itself
 RESTARTS = "XTTS_RESTARTS"  # in the environment: how often in a row a run has restarted without a step
 
 
@@ -56,7 +56,7 @@ class Collectives:
         self._sums: Dict[int, compat.Compiled] = {}  # by width
 
     def agree_on_step(self, work: StepBatches, stop: threading.Event) -> Tuple[StepBatches, Callable[[], bool]]:
-        """A step's batches with the totals of all workers; and whether any of them was asked to stop."""
+        """A step's batches with totals of all workers, and a function that tells whether any was asked to stop."""
         if self.cluster is None:
             return work, stop.is_set
         *totals, stops = self.all_sum(np.array([*work.totals, stop.is_set()], np.float64))
@@ -83,7 +83,7 @@ class Collectives:
         return self.all_sum(every).reshape(-1, *own.shape[1:]).astype(own.dtype)
 
     def broadcast(self, content: bytes = b"") -> bytes:
-        """The chief's bytes; the other workers need pass none."""
+        """The chief's bytes; the argument of other workers is ignored."""
         if self.cluster is None:
             return content
         size = int(self._broadcast(np.array([len(content)], np.int64))[0])
@@ -100,7 +100,7 @@ class Collectives:
         return json.loads(self.broadcast(json.dumps(value).encode())) if self.cluster else value
 
     def broadcast_state(self, state: Optional[TrainingState]) -> Optional[TrainingState]:
-        """The chief's checkpoint, or None; no other worker needs to see the chief's disk."""
+        """The chief's checkpoint, or None; other workers need no access to the chief's disk."""
         if self.cluster is None:
             return state
         tensors = dict(sorted(state.tensors.items())) if state else {}
@@ -129,7 +129,7 @@ class Collectives:
 
     @contextlib.contextmanager
     def chief_first(self) -> Iterator[None]:
-        """Run the block on the chief before the others, who find its files if they share a disk."""
+        """Run the block on the chief before the others, which find its files if they share a disk."""
         if not self.is_chief:
             self.broadcast()
         yield
@@ -144,10 +144,9 @@ class Collectives:
             def on_replica(values: Any) -> Any:
                 context = tf.distribute.get_replica_context()
                 replica = int(tf.get_static_value(tf.convert_to_tensor(context.replica_id_in_sync_group)))
-                mine = (
-                    tf.identity(values) if replica == first else tf.zeros_like(values)
-                )  # one replica of each worker contributes
-                return context.all_reduce(tf.distribute.ReduceOp.SUM, mine)
+                # One replica of each worker contributes.
+                own = tf.identity(values) if replica == first else tf.zeros_like(values)
+                return context.all_reduce(tf.distribute.ReduceOp.SUM, own)
 
             def sum_over_workers(values: Any) -> Any:
                 found = self.strategy.run(on_replica, args=(values,))
@@ -232,7 +231,7 @@ def _named(cluster: Cluster, blamed: Collection[int]) -> str:
 
 
 def _missing(cluster: Cluster) -> str:
-    """Who does not answer, as a clause; empty where all do."""
+    """The workers that do not answer, as a clause; empty if all do."""
     others = [index for index in range(cluster.size) if index != cluster.index]
     missing = [cluster.name(index) for index in others if not is_reachable(cluster.addresses[index])]
     return f"{' and '.join(missing)} did not answer" if missing else ""
@@ -244,9 +243,9 @@ def _remedy(cluster: Cluster) -> str:
 
 @contextlib.contextmanager
 def _deadly_signals(patience: float) -> Iterator[None]:
-    """Inside, SIGINT ends the process at once, and so does running out of patience.
+    """Inside the block, SIGINT or a timeout ends the process at once.
 
-    TensorFlow blocks Python while it connects to the workers, and there is nothing yet that could be lost.
+    TensorFlow blocks Python while it connects to the workers, and there is nothing to save yet.
     """
     if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "SIGALRM"):
         yield

@@ -1,7 +1,7 @@
 """Several workers on this machine: start them, watch over them, and return once all have ended.
 
-What the chief prints is shown; what the others print goes to `workers/` in the run's folder. A worker that is killed is
-restarted, up to `max_restarts` times; one that ends with an error of its own ends them all.
+The chief's output is shown; that of the others goes to `workers/` in the run's folder. A worker that is killed is
+restarted, up to `max_restarts` times; one that exits with an error ends them all.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ TAIL_LINES = 15  # of a failed worker's log that are shown
 
 
 class LaunchError(XttsError):
-    """Workers that cannot be started."""
+    """Why workers cannot be started."""
 
 
 @attrs.define(eq=False)
@@ -37,7 +37,7 @@ class LaunchedWorker:
 
     index: int
     environment: Dict[str, str]
-    log: Optional[Path]  # None: what it prints is shown
+    log: Optional[Path]  # None: its output is shown
     process: Optional["subprocess.Popen[bytes]"] = None
     restarts: int = 0
     start_at: float = 0.0  # in seconds of time.monotonic()
@@ -66,7 +66,7 @@ class LaunchedWorker:
                 self.process.send_signal(number)
 
     def log_tail(self) -> str:
-        """The last lines of its log, where what it prints is not shown."""
+        """The last lines of its log; empty if its output is shown."""
         if self.log is None:
             return ""
         lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-TAIL_LINES:]
@@ -75,7 +75,7 @@ class LaunchedWorker:
 
 @attrs.frozen
 class Launched:
-    """How the workers ended."""
+    """The outcome of all workers."""
 
     status: int
     restarts: List[int]  # of each worker
@@ -95,7 +95,7 @@ class Launch:
         log: Callable[[str], None],
         is_quiet: bool,
     ) -> None:
-        """`is_quiet`: what the chief prints goes to a log too."""
+        """`is_quiet`: the chief's output goes to a log too."""
         self._command = command
         self._max_restarts = max_restarts
         self._log = log
@@ -109,8 +109,8 @@ class Launch:
             for index, (environment, path) in enumerate(zip(environments(workers), logs))
         ]
         self._interruptions = 0
-        self._status: Optional[int] = None  # once it is known
-        self._deadline = float("inf")  # once workers are to end
+        self._status: Optional[int] = None  # exit status, once it is known
+        self._deadline = float("inf")  # for workers that have been told to end
 
     def run(self) -> Launched:
         """Start the workers and watch over them until all have ended."""
@@ -123,7 +123,7 @@ class Launch:
                         self._signal_all(signal.SIGKILL)
                     time.sleep(POLL_SECONDS)
             finally:
-                self._signal_all(signal.SIGKILL)  # leave none behind, whatever happened here
+                self._signal_all(signal.SIGKILL)  # leave no worker running, even after an error
                 for worker in self._workers:
                     if worker.process:
                         worker.process.wait()
@@ -172,7 +172,7 @@ class Launch:
         worker.start_at = time.monotonic() + pause
         worker.restarts += 1
         for other in self._workers:
-            if other.is_done:  # it is needed again, since the chief was not done
+            if other.is_done:  # all workers are needed until the chief is done
                 other.is_done = False
                 other.process = None
 
@@ -189,7 +189,7 @@ class Launch:
 
     @contextlib.contextmanager
     def _signal_handlers(self) -> Iterator[None]:
-        """On the first SIGINT or SIGTERM the workers save a checkpoint and end; on the second they are killed."""
+        """On the first SIGINT or SIGTERM workers save a checkpoint and end; on the second they are killed."""
 
         def interrupt(_number: int, _frame: Any) -> None:
             self._interruptions += 1

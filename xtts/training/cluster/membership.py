@@ -20,17 +20,17 @@ from xtts.recipe import schema
 from xtts.recipe.constraints import is_address
 
 CHIEF, WORKER = "chief", "worker"  # the jobs of TF_CONFIG that train
-PORT_RELEASE = 10.0  # seconds that a port may stay taken by a process that has ended
+PORT_RELEASE = 10.0  # seconds for which a port may stay in use after its process has ended
 EXAMPLE = '{"cluster": {"worker": ["10.0.0.1:8888", "10.0.0.2:8888"]}, "task": {"type": "worker", "index": 0}}'
 
 
 class ClusterError(UsageError):
-    """A cluster that is described wrongly."""
+    """An invalid cluster configuration."""
 
 
 @attrs.frozen
 class Cluster:
-    """Workers by their addresses, the chief's first."""
+    """The addresses of all workers, the chief's first, and the index of this process."""
 
     addresses: Tuple[str, ...]
     index: int  # of this process
@@ -46,12 +46,12 @@ class Cluster:
         return len(self.addresses)
 
     def name(self, index: int) -> str:
-        """A worker in messages."""
+        """The name of a worker in messages."""
         return f"worker {index} ({self.addresses[index]})"
 
 
 def resolve_cluster(asked: schema.ClusterSection, environment: Mapping[str, str] = os.environ) -> Optional[Cluster]:
-    """The cluster this process is part of; None: it trains alone."""
+    """The cluster that this process is part of; None if it trains alone."""
     config = environment.get("TF_CONFIG", "").strip()
     if config and config != "{}":
         found = _of_config(config)
@@ -70,13 +70,13 @@ def resolve_cluster(asked: schema.ClusterSection, environment: Mapping[str, str]
 
 @contextlib.contextmanager
 def holding_port(cluster: Cluster, seconds: float = PORT_RELEASE) -> Iterator[None]:
-    """Inside, this worker listens at its address, before TensorFlow does.
+    """Inside the block, this worker listens at its address, before TensorFlow does.
 
-    A port in use is an error here. TensorFlow would share it with the other process.
+    A port in use is an error here; TensorFlow would share it with the other process.
     """
     port = int(cluster.addresses[cluster.index].rpartition(":")[2])
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # what is closing is free
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port in TIME_WAIT counts as free
         until = time.monotonic() + seconds
         while True:
             try:
@@ -129,7 +129,7 @@ def _of_config(text: str) -> Cluster:
 
 
 def _own_index(asked: schema.ClusterSection) -> int:
-    """What the recipe says; otherwise the one worker whose host is this machine's name."""
+    """The index in the recipe, or else that of the only worker whose host is this machine's name."""
     if asked.index is not None:
         return asked.index
     own = {socket.gethostname(), socket.gethostname().partition(".")[0]}

@@ -1,7 +1,7 @@
-"""Stages of training, one file each: everything a stage is, from the recipe's section it reads to its samples.
+"""The stages of training, one file each, which defines everything from the stage's recipe section to its samples.
 
-A new stage is a file here, an entry in `STAGES`, and its section and name in the recipe's schema. Nothing in this
-package imports TensorFlow before a stage is built, because a run is also planned where TensorFlow is missing.
+To add a stage, add a file here, an entry in `STAGES`, and its section and name in the recipe's schema. Nothing in this
+package imports TensorFlow before a stage is built, because runs are also planned where TensorFlow is not installed.
 """
 
 from typing import Dict, List

@@ -1,6 +1,6 @@
-"""The codec stage: a discrete VAE learns to turn mels into codes, four frames a code, and back.
+"""The codec stage: trains the discrete VAE, which encodes mels as codes, one for every four frames.
 
-It trains on cuts of one length, which is one shape and one trace.
+It trains on segments of one length, so it has one shape and one trace.
 """
 
 from typing import TYPE_CHECKING, Any, ClassVar, Dict, List, Mapping, Optional, Sequence, Tuple
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class CodecStage(Stage):
-    """Mels to codes and back."""
+    """Training of the codec."""
 
     name: ClassVar[str] = "codec"
     section: ClassVar[str] = "codec"
@@ -41,11 +41,11 @@ class CodecStage(Stage):
     def activations(self, recipe: Recipe, size: ModelSize, text_tokens: int, shape: Shape) -> int:
         codec, codes = size.codec, shape.mel_frames // FRAMES_PER_CODE
         hidden, wide = codec.hidden, 2 * codec.hidden
-        encoder = 2 * (2 * codes * hidden + codes * wide)  # each convolution before and after its ReLU
+        encoder = 2 * (2 * codes * hidden + codes * wide)  # each convolution's output before and after its ReLU
         blocks = 2 * codec.blocks * 6 * codes * wide  # three convolutions, two ReLUs and a sum
         lookup = COPIES * codes * codec.codes + 4 * codes * codec.code_width
         decoder = 2 * codes * 3 * wide + 4 * codes * (wide + 2 * hidden)  # upsampled, convolved, rectified
-        mels = 4 * shape.mel_frames * recipe.audio.n_mels  # given, made, their difference and its gradient
+        mels = 4 * shape.mel_frames * recipe.audio.n_mels  # input, output, their difference and its gradient
         return FLOAT * shape.batch_size * (encoder + blocks + lookup + decoder + mels)
 
     def feature_bytes(self, recipe: Recipe, size: ModelSize, shape: Shape) -> int:
@@ -68,14 +68,14 @@ class CodecStage(Stage):
             trained = TrainableCodec(recipe, is_loaded=bool(published))
             if published:
                 assignment.load_weights(trained.model, published, self.prefix)
-            # No running average of the weights: the codebook follows the encoder as it is.
+            # No running average of the weights: the codebook follows the encoder's current weights.
             optimizer = make_optimizer(context, self, trained, ema_decay=0.0)
         features = context.features([None] * len(context.placement.data_devices))
         shape = trained.shapes[0]
         held_shape = attrs.evolve(shape, batch_size=min(HELD_ROWS, shape.batch_size))
 
         def begin(first: Any) -> None:
-            if published:  # which have a codebook
+            if published:  # published weights include the codebook
                 return
             mel, lengths = (collectives.all_gather(first.batches[0][name]) for name in ("mel", "lengths"))
             with context.strategy.scope():
@@ -83,7 +83,7 @@ class CodecStage(Stage):
             book = trained.model.codebook
             collectives.broadcast_variables([book.embed, book.embed_avg, book.cluster_size])
 
-        every = np.minimum(context.plan.layout.shape_of, 0)  # one shape for all, but for those that are set aside
+        every = np.minimum(context.plan.layout.shape_of, 0)  # one shape for all; -1 stays for those set aside
         held, held_layout = context.held_out, held_out_shapes(recipe, context.held_out, replicas)
         held_every = np.zeros(min(len(held.lengths), MOST_HELD), np.int16)
         samples = None
@@ -116,7 +116,7 @@ class CodecStage(Stage):
         features: Sequence["Features"],
         is_random: bool,
     ) -> "List[CodecSource]":
-        """Batches of cuts: of mels on disk, or made live by each data device."""
+        """Sources of batches: of mels cached on disk, or computed live by each data device."""
         from xtts.pipeline.codec_source import CodecSource
         from xtts.pipeline.feature_builder import FeatureBuilder
 
@@ -133,11 +133,11 @@ class TrainableCodec:
     """The codec with its losses."""
 
     name = CodecStage.name
-    dynamic_shapes = False  # cuts have one length, whatever the recordings have
+    dynamic_shapes = False  # segments have one length, whatever the length of the recordings
     parts: Tuple[str, ...] = ("reconstruction", "commitment")
 
     def __init__(self, recipe: Recipe, is_loaded: bool = False) -> None:
-        """`is_loaded`: the caller loads the weights, so that none is drawn."""
+        """`is_loaded`: the caller will load the weights, so none are drawn."""
         import tensorflow as tf
 
         from xtts.model.codec import Codec
@@ -210,7 +210,7 @@ class CodecSamples:
     def prepare(
         cls, context: "TrainingContext", writer: SampleWriter, features: "Features", codec: "Codec"
     ) -> "CodecSamples":
-        """Read some recordings, padded to one length, and trace what is done with them."""
+        """Read some recordings, padded to one length, and trace the codec's function for them."""
         from xtts import compat
         from xtts.pipeline.features import samples_for
         from xtts.pipeline.recordings import Recordings

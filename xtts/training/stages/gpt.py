@@ -1,4 +1,4 @@
-"""The GPT stage: a transformer learns to continue a voice and a text with the codec's codes."""
+"""The GPT stage: trains the transformer to predict the codec's codes from a reference voice and a text."""
 
 from typing import TYPE_CHECKING, Any, ClassVar, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from xtts.pipeline.gpt_source import GptSource, GptStores
     from xtts.training.context import StageSetup, TrainingContext
 
-SAMPLE_PENALTY = 2.0  # of repetition: a model that has learned little would repeat one code for ever
+SAMPLE_PENALTY = 2.0  # repetition penalty: without it a hardly trained model repeats one code for ever
 
 
 class GptStage(Stage):
-    """Text and a voice to codes."""
+    """Training of the GPT."""
 
     name: ClassVar[str] = "gpt"
     needs: ClassVar[Tuple[str, ...]] = ("codec",)
@@ -54,7 +54,7 @@ class GptStage(Stage):
         return FLOAT * shape.batch_size * (blocks + reference + gpt.perceiver_layers * resampler + logits)
 
     def feature_bytes(self, recipe: Recipe, size: ModelSize, shape: Shape) -> int:
-        """Mels and the codec's encoder, and the mels of reference voices."""
+        """Mels, the codec's encoder, and the mels of reference voices."""
         floats = mel_floats(recipe.audio, shape.mel_frames, recipe.audio.n_fft)
         floats += mel_floats(recipe.audio, _reference_frames(recipe, shape), 2 * recipe.audio.n_fft)
         codes = shape.mel_frames // FRAMES_PER_CODE
@@ -121,7 +121,7 @@ class GptStage(Stage):
         layout: ShapePlan,
         features: "Features",
     ) -> "Optional[GptStores]":
-        """Codes and reference mels on disk, made where they are missing; None: they are made live."""
+        """Cached codes and reference mels, computed where they are missing; None if features are computed live."""
         from xtts.pipeline.feature_builder import FeatureBuilder
         from xtts.pipeline.gpt_source import GptStores
 
@@ -143,7 +143,7 @@ class GptStage(Stage):
         stores: "Optional[GptStores]",
         is_random: bool,
     ) -> "GptSource":
-        """Batches for training (`is_random`), or for validation: of one static shape, and the same every time."""
+        """Batches for training (`is_random`), or for validation: of one static shape, and always the same."""
         from xtts.pipeline.gpt_source import GptSource
 
         return GptSource(
@@ -166,7 +166,7 @@ class GptStage(Stage):
             return TrainableGpt(recipe, tokenizer, shapes, None, use_stop_token, context.plan.tokens_per_code)
         text_tokens = len(context.published[assignment.TEXT_ROWS[0]])
         trained = TrainableGpt(recipe, tokenizer, shapes, text_tokens, use_stop_token, is_loaded=True)
-        own = assignment.extend_vocabulary(  # with rows for tokens that only our vocabulary has
+        own = assignment.extend_vocabulary(  # adds rows for tokens that only this run's vocabulary has
             self.own_weights(context.published), trained.model.tokens.text, np.random.default_rng(recipe.run.seed)
         )
         assignment.load_weights(trained.model, own, self.prefix)
@@ -187,7 +187,7 @@ class TrainableGpt:
         text_tokens: Optional[int] = None,
         use_stop_token: bool = False,
         pace: Optional[float] = None,
-        is_loaded: bool = False,  # by the caller, so that no weight is drawn
+        is_loaded: bool = False,  # the caller will load the weights, so none are drawn
     ) -> None:
         import tensorflow as tf
 
@@ -243,13 +243,13 @@ class TrainableGpt:
         return []
 
     def follow(self, sums: List[Tensor], is_good: Tensor) -> None:
-        """Nothing: every weight has a gradient."""
+        """Do nothing: every weight has a gradient."""
 
 
 def gpt_tokens(
     recipe: Recipe, tokenizer: Tokenizer, text_tokens: Optional[int] = None, use_stop_token: bool = False
 ) -> "Tokens":
-    """The GPT's vocabularies; published weights may have more text tokens than the tokenizer."""
+    """The GPT's vocabulary sizes and special tokens; published weights may have more text tokens than the tokenizer."""
     from xtts.model.gpt import Tokens
 
     codec = SIZES[recipe.model.size].codec
@@ -274,7 +274,7 @@ class Sentence(NamedTuple):
 
 @attrs.frozen(kw_only=True, eq=False)
 class GptSamples:
-    """Sentences that were not trained on, in the voices of recordings that were not either."""
+    """Sentences that were not trained on, in the voices of held-out recordings."""
 
     writer: SampleWriter
     device: str
@@ -286,7 +286,7 @@ class GptSamples:
     def prepare(
         cls, context: "TrainingContext", writer: SampleWriter, features: "Features", gpt: "Gpt", codec: "Codec"
     ) -> "GptSamples":
-        """Encode the sentences and read their voices, and trace what is done with them."""
+        """Encode the sentences, read their reference voices, and trace generation and decoding."""
         import tensorflow as tf
 
         from xtts import compat
@@ -306,7 +306,7 @@ class GptSamples:
         longest = max_codes(gpt, text.shape[1])
 
         def generate_codes(text: Tensor, lengths: Tensor, reference: Tensor) -> Any:
-            # Greedy: the most likely code each time.
+            # By default greedy: always the most likely code.
             spoken = generate(
                 gpt, text, lengths, gpt.conditioning_latents(reference), longest, repetition_penalty=SAMPLE_PENALTY
             )
@@ -343,7 +343,7 @@ class GptSamples:
 
 
 def choose_sentences(recipe: Recipe, split: Split, tokenizer: Tokenizer) -> List[Sentence]:
-    """The sentences in run.say, or the first that were held out."""
+    """The sentences in run.say, or by default the first held-out ones."""
     utterances = split.corpus.utterances
     if not recipe.run.say:
         return [Sentence(one.text, one.language, position) for position, one in enumerate(utterances[:MAX_SAMPLES])]
@@ -356,7 +356,7 @@ def choose_sentences(recipe: Recipe, split: Split, tokenizer: Tokenizer) -> List
 
 
 def _frozen_codecs(context: "TrainingContext", tensors: Tensors) -> List["Codec"]:
-    """The codec as trained before, on each data device."""
+    """A copy of the trained codec on each data device."""
     import tensorflow as tf
 
     from xtts.model.codec import Codec
@@ -371,7 +371,7 @@ def _frozen_codecs(context: "TrainingContext", tensors: Tensors) -> List["Codec"
 
 
 def _remote_features(context: "TrainingContext", codec: "Codec") -> Any:
-    """The functions that workers of a tf.data service make features with."""
+    """The feature functions for workers of a tf.data service."""
     if context.service is None:
         return {}
     from xtts.model.layers import variables_to_constants
@@ -383,7 +383,7 @@ def _remote_features(context: "TrainingContext", codec: "Codec") -> Any:
 
 
 def _longest(batch: Batch) -> Tensor:
-    """The joint length of the longest row; at least what the text takes, where all rows are blank."""
+    """The joint length of the longest row, at least that of the padded text without codes: all rows may be blank."""
     import tensorflow as tf
 
     from xtts.model.layers import shape_list
@@ -393,6 +393,6 @@ def _longest(batch: Batch) -> Tensor:
 
 
 def _reference_frames(recipe: Recipe, shape: Shape) -> int:
-    """Frames of a reference voice, by planning's arithmetic."""
+    """Frames of a reference mel, by the same arithmetic as in planning."""
     longest = int(recipe.data.reference_seconds * recipe.audio.sample_rate / recipe.audio.hop_length) + 1
     return min(longest, shape.mel_frames)

@@ -1,6 +1,6 @@
-"""Samples made while a stage trains: waves and pictures of mels in the run's folder, its journal and TensorBoard.
+"""Samples of a stage during training: waves and pictures of mels in the run's folder, its journal and TensorBoard.
 
-Mels become waves by Griffin-Lim, so that what is heard is what the stage learned, and nothing that a vocoder mended.
+Waves are made from mels by Griffin-Lim, because a neural vocoder would hide flaws of the trained stage.
 """
 
 from typing import TYPE_CHECKING, List, Protocol, Sequence
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from xtts.compat import Compiled
     from xtts.training.context import TrainingContext
 
-MAX_SAMPLES = 2  # at a time
+MAX_SAMPLES = 2  # each time
 
 
 class Samples(Protocol):
-    """Called with a step: makes samples of the model as it is, and hands them to its writer."""
+    """Called with a step: makes samples with the current weights and passes them to a writer."""
 
     @property
     def functions(self) -> "Sequence[Compiled]":
-        """Compiled, and traced already."""
+        """The compiled functions, which are traced already."""
 
     def __call__(self, step: int) -> None:
         """Make the samples of a step."""
@@ -35,13 +35,13 @@ class Samples(Protocol):
 
 @attrs.frozen(kw_only=True, eq=False)
 class SampleWriter:
-    """Where the samples of one stage go."""
+    """Writes the samples of one stage."""
 
     stage: str
     journal: Journal
     board: TensorBoard
     spec: MelSpec
-    stats: np.ndarray  # what mels are divided by, [n_mels]
+    stats: np.ndarray  # mel norms [n_mels], which log mels are divided by
 
     @classmethod
     def of(cls, context: "TrainingContext", stage: str) -> "SampleWriter":
@@ -57,7 +57,7 @@ class SampleWriter:
     def write(
         self, step: int, number: int, kind: str, text: str, mel: np.ndarray, references: Sequence[np.ndarray] = ()
     ) -> None:
-        """A mel [frames, n_mels] as a wave, and as a picture above the mels that it should be like."""
+        """Write a mel [frames, n_mels] as a wave, and as a picture above the `references` it should resemble."""
         folder = self.journal.folder / "samples"
         folder.mkdir(parents=True, exist_ok=True)
         name = f"{self.stage}-{step:07d}-{number}"

@@ -1,7 +1,7 @@
-"""What a stage of training must provide: `Stage` describes it, `TrainableModel` is what it trains.
+"""The interface of a training stage: `Stage` describes it, `TrainableModel` is the model that it trains.
 
-A `Stage` holds no state and needs no TensorFlow until `build` is called, so that planning and the command line can ask
-it about steps, shapes and bytes. `build` returns the `StageSetup` that the training loop runs.
+A `Stage` is stateless and needs no TensorFlow until `build` is called, so that planning and the command line can query
+steps, shapes and bytes. `build` returns the `StageSetup` that the training loop runs.
 """
 
 import abc
@@ -25,22 +25,22 @@ Tensor = Any  # tf.Tensor; TensorFlow brings no types
 Batch = Dict[str, Tensor]
 Tensors = Mapping[str, np.ndarray]
 
-MODEL, AVERAGE = "model.", "average."  # in a checkpoint: before the names of weights, and of their running average
+MODEL, AVERAGE = "model.", "average."  # prefixes in a checkpoint: of weights, and of their running average
 
 
 class Stage(abc.ABC):
-    """One stage of training, described: a subclass is stateless and has one instance, in `STAGES`."""
+    """The description of a training stage: a stateless class with one instance, in `STAGES`."""
 
-    name: ClassVar[str]  # in run.stages, in journals, and of the folder of checkpoints
-    section: ClassVar[str] = "train"  # of the recipe; what it leaves unset is read from [train]
-    needs: ClassVar[Tuple[str, ...]] = ()  # earlier stages whose weights it uses, frozen, on the data devices
-    has_planned_shapes: ClassVar[bool] = True  # False: its batches have one shape of their own, whatever the corpus
-    completes_model: ClassVar[bool] = False  # whether what is trained can be heard: the folder `model` is written
+    name: ClassVar[str]  # in run.stages and journals, and the name of the checkpoint folder
+    section: ClassVar[str] = "train"  # of the recipe; settings that are unset there are read from [train]
+    needs: ClassVar[Tuple[str, ...]] = ()  # earlier stages whose frozen weights it uses on the data devices
+    has_planned_shapes: ClassVar[bool] = True  # False: its batches have one shape, independent of the corpus
+    completes_model: ClassVar[bool] = False  # whether the model can speak after it: the folder `model` is written
 
-    # What a plan asks; without TensorFlow.
+    # For planning; these need no TensorFlow.
 
     def steps(self, recipe: Recipe) -> int:
-        """Optimizer steps."""
+        """The number of optimizer steps."""
         return int(self._setting(recipe, "steps"))
 
     def learning_rate(self, recipe: Recipe) -> float:
@@ -48,15 +48,15 @@ class Stage(abc.ABC):
         return float(self._setting(recipe, "learning_rate"))
 
     def shapes(self, recipe: Recipe, planned: Sequence[Shape]) -> Sequence[Shape]:
-        """The shapes of its batches; `planned` are those of the corpus's whole utterances."""
+        """The shapes of its batches; `planned` are the shapes planned for whole utterances."""
         return planned
 
     def has_dynamic_shapes(self, recipe: Recipe) -> bool:
-        """Whether a batch is as long as its longest row: shapes are upper bounds, and one trace takes them all."""
+        """Whether a batch is as long as its longest row: then shapes are upper bounds, and there is a single trace."""
         return False
 
     def traces(self, recipe: Recipe, planned: Sequence[Shape]) -> int:
-        """How often its step is traced."""
+        """The number of traces of its training step."""
         return 1 if self.has_dynamic_shapes(recipe) else len(self.shapes(recipe, planned))
 
     @abc.abstractmethod
@@ -65,31 +65,31 @@ class Stage(abc.ABC):
 
     @abc.abstractmethod
     def feature_bytes(self, recipe: Recipe, size: ModelSize, shape: Shape) -> int:
-        """Bytes in use on a data device while it makes one batch."""
+        """Bytes in use on a data device while it computes one batch."""
 
     @abc.abstractmethod
     def batch_bytes(self, recipe: Recipe, shape: Shape) -> int:
         """Bytes of one batch in the buffer."""
 
-    # What decides whether a stage that has ended must be trained again.
+    # For the fingerprint: whether a finished stage must be trained again.
 
     def facts(self, dataset: "Dataset", plan: "Plan") -> Dict[str, str]:
-        """What its weights depend on beside settings, recordings and the number of replicas: digests, by name."""
+        """Digests of what its weights depend on besides settings, recordings and the number of replicas, by name."""
         return {}
 
-    # What is trained.
+    # For training.
 
     @abc.abstractmethod
     def build(self, context: "TrainingContext", needed: Mapping[str, Tensors]) -> "StageSetup":
-        """Everything it trains with, made but not warmed up; `needed` has the weights of each stage in `needs`."""
+        """The stage's set-up, not warmed up yet; `needed` has the weights of each stage in `needs`."""
 
     @property
     def prefix(self) -> str:
-        """What comes before the names of its weights in a published checkpoint."""
+        """The prefix of its weights in a published checkpoint."""
         return PREFIXES[self.name]
 
     def published_weights(self, checkpoint: Tensors) -> Dict[str, np.ndarray]:
-        """A checkpoint's weights under their published names; their running average, where there is one."""
+        """A checkpoint's weights under their published names; their running average if there is one."""
         return {
             self.prefix + name[len(kind) :]: tensor
             for kind in (MODEL, AVERAGE)  # in this order: the average replaces the weights
@@ -98,7 +98,7 @@ class Stage(abc.ABC):
         }
 
     def own_weights(self, tensors: Optional[Tensors]) -> Dict[str, np.ndarray]:
-        """Of published tensors, those of this stage."""
+        """This stage's tensors among published ones."""
         return {name: tensor for name, tensor in (tensors or {}).items() if name.startswith(self.prefix)}
 
     def _setting(self, recipe: Recipe, name: str) -> Any:
@@ -110,29 +110,29 @@ class StageLosses(NamedTuple):
     """The losses of one batch; float32."""
 
     means: Tensor  # [parts]
-    counts: Tensor  # [parts]: over how many numbers each is a mean
-    extra: Any  # what `statistics` takes; tensors
+    counts: Tensor  # [parts]: how many elements each is a mean over
+    extra: Any  # tensors for `statistics`
 
 
 class StepPiece(NamedTuple):
-    """Which piece of a step a batch is; a step has a piece for each replica and accumulated batch."""
+    """The index of a batch within its step, which has a piece for each replica and accumulated batch."""
 
     number: Tensor
     of: int
 
 
 class TrainableModel(Protocol):
-    """A model with its losses; it knows nothing of devices, steps or files.
+    """A model with its losses, independent of devices, steps and files.
 
-    A loss is a mean over a whole step, whatever number of replicas and accumulated batches the step is cut into: the
-    sum of the pieces' means, each weighted by its share, `means * counts / totals`.
+    A loss is a mean over a whole step, however many replicas and accumulated batches the step is divided into: the sum
+    of the pieces' means, each weighted by its share, `means * counts / totals`.
     """
 
     name: str
     parts: Tuple[str, ...]  # of the loss
-    weights: Tuple[float, ...]  # of each part in the whole
+    weights: Tuple[float, ...]  # of each part in the total loss
     shapes: Tuple[Shape, ...]  # of its batches
-    dynamic_shapes: bool  # shapes are upper bounds: one function takes batches of any number of rows and any lengths
+    dynamic_shapes: bool  # shapes are upper bounds: one function takes any number of rows and any lengths
     model: Any
 
     def inputs(self, shape: Shape, replicas: int) -> Dict[str, Any]:
@@ -142,17 +142,17 @@ class TrainableModel(Protocol):
         """The losses of one replica's batch; shape None: lengths are dynamic. `seed`: two integers, new each batch."""
 
     def statistics(self, extra: Any, seed: Tensor, piece: StepPiece) -> List[Tensor]:
-        """What updates the weights that have no gradient, float32; summed over a step. `seed` is the step's."""
+        """Statistics for updating weights without gradients, float32; summed over a step. `seed` is the step's."""
 
     def statistics_shapes(self, pieces: int) -> List[Tuple[int, ...]]:
-        """The shapes of these statistics, in a step of so many pieces."""
+        """The shapes of these statistics, for a step of this many pieces."""
 
     def follow(self, sums: List[Tensor], is_good: Tensor) -> None:
-        """Update these weights from a whole step's statistics, unless the step was skipped."""
+        """Update these weights from a whole step's statistics, unless the step is skipped."""
 
 
 def trainable_weights(stage: TrainableModel) -> Dict[str, "Weight"]:
-    """The weights that gradients move, by their published names."""
+    """The trainable weights, by their published names."""
     return {name: weight for name, weight in stage.model.weights().items() if weight.variable.trainable}
 
 
