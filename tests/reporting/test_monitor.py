@@ -1,10 +1,14 @@
 """The monitor measures a training stage and warns about problems."""
 
+import fcntl
 import io
 import json
 import math
+import os
+import struct
 import subprocess
 import sys
+import termios
 import types
 from pathlib import Path
 
@@ -288,28 +292,50 @@ def test_gpu_memory_is_read_from_tensorflow(tmp_path):
     assert "gpu_memory_mb" not in run.journal.metrics()[0]
 
 
-class Terminal(io.StringIO):
-    def isatty(self):
-        return True
+class Terminal:
+    """A pseudo-terminal of a width: a stream to write to, and what was written."""
+
+    def __init__(self, columns):
+        self._screen, other = os.openpty()
+        self.stream = os.fdopen(other, "w", encoding="utf-8")
+        self.resize(columns)
+
+    def resize(self, columns):
+        fcntl.ioctl(self.stream, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+
+    def read(self):
+        print("\x04", end="", file=self.stream, flush=True)  # marks the end: a terminal's output comes in pieces
+        written = b""
+        while not written.endswith(b"\x04"):
+            written += os.read(self._screen, 1 << 16)
+        return written[:-1].decode()
+
+    def close(self):
+        self.stream.close()
+        os.close(self._screen)
 
 
-def test_a_terminal_gets_a_progress_bar_with_figures(tmp_path, monkeypatch):
+@pytest.fixture
+def terminal():
+    screen = Terminal(200)
+    yield screen
+    screen.close()
+
+
+def test_a_terminal_gets_a_progress_bar_with_figures(tmp_path, terminal):
     """Stage, progress, time left, step, loss, speed and waiting are in one line, cut to the terminal's width."""
-    monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.setenv("LINES", "24")  # tqdm asks for both where the stream is not a real terminal
-    screen = Terminal()
-    run = Run(tmp_path, live=Live("gpt", 4, stream=screen), log=None)
+    run = Run(tmp_path, live=Live("gpt", 4, stream=terminal.stream), log=None)
     run.monitor.warm()
     for step in range(1, 5):
         run.step(step)
-    last = screen.getvalue().split("\r")[-1]
+    last = terminal.read().split("\r")[-1]
     assert last.startswith("gpt [####")
     assert "100%, 00:00 left, step 4/4, loss 2, 1,000 frames/s, data wait 10.0%" in last
     run.monitor.warn("look here")
-    assert "\rlook here\n" in screen.getvalue()
-    monkeypatch.setenv("COLUMNS", "40")
+    assert "\rlook here\r\n" in terminal.read()
+    terminal.resize(40)
     run.step(4)
-    assert len(screen.getvalue().split("\r")[-1].split("\x1b")[0].rstrip()) <= 40
+    assert len(terminal.read().split("\r")[-1]) == 39
 
 
 def test_a_log_gets_plain_lines_occasionally(tmp_path):
