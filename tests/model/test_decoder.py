@@ -106,7 +106,7 @@ def test_transposed_convolutions_match_pytorch(stride, half, frames):
 def test_a_kernel_that_does_not_fit_its_stride_is_refused():
     """A layer whose output is not stride times frames long cannot be built."""
     for kernel in (3, 7):
-        with pytest.raises(ValueError, match=f"a kernel of {kernel} cannot go on by 4"):
+        with pytest.raises(ValueError, match=f"a kernel of {kernel} does not fit a stride of 4"):
             ConvTranspose1d(3, 2, kernel, 4, np.random.default_rng(0))
 
 

@@ -129,7 +129,10 @@ def test_a_finished_stage_with_changed_settings_is_retrained(runs):
     folder = copy(runs, "anew")
     ended = runs.start("anew", CODEC, UNSEEN, "codec.steps=2", "codec.commitment=0.5").end()
     assert ended.status == 0, ended.output
-    assert "codec: training anew because its settings or data changed: codec.commitment 0.25 -> 0.5" in ended.output
+    assert (
+        "codec: training again from step 0 because its settings or data changed: codec.commitment 0.25 -> 0.5"
+        in ended.output
+    )
     assert final(folder, "codec.1") == final(runs.folder("whole"), "codec")
     assert len(losses(folder, "codec")) == 2
 

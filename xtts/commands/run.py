@@ -34,7 +34,7 @@ def run(*, recipe: str, settings: "Sequence[Override]", verbose: bool) -> int:
     try:
         folder = train(loaded)
     except WorkerLost as lost:
-        print_stderr(f"{lost}; start it again, if nothing else does: the run goes on {resume_point(loaded)}")
+        print_stderr(f"{lost}; start it again, unless something else does; the run resumes {resume_point(loaded)}")
         restart_process(lost, loaded.cluster.restarts, [*program(), *sys.argv[1:]])
         return 1
     if folder is None:  # the chief of the cluster writes the folder

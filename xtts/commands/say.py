@@ -43,7 +43,7 @@ def add_flags(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--voice", metavar="NAME", help="a voice kept in RUN, or a file written by --save-voice")
     parser.add_argument("--save-voice", metavar="FILE", help="save the voice, as .safetensors")
-    parser.add_argument("--language", metavar="CODE", help="language of the text, such as fa (told by its letters)")
+    parser.add_argument("--language", metavar="CODE", help="language of the text, such as fa (guessed from its script)")
     parser.add_argument("--seed", type=int, help="seed of the sampling (0)")
     parser.add_argument(
         "--temperature",

@@ -121,7 +121,7 @@ def summarise(utterances: Sequence[UtteranceScores], name: str) -> Figures:
     letters, seconds = sum(one.letters for one, _ in sounding), sum(wave.seconds for _, wave in sounding)
     recorded = sum(one.waves[RECORDING].seconds for one, _ in sounding if RECORDING in one.waves)
     words = sum(one.words for one, _ in pairs)
-    judges = sorted({judge for _, wave in pairs for judge in wave.edits})
+    recognisers = sorted({recogniser for _, wave in pairs for recogniser in wave.edits})
     voiced = [(one, wave) for one, wave in pairs if wave.nearest is not None]
     confusion: Dict[str, Dict[str, int]] = {}
     for (own, nearest), count in sorted(Counter((one.speaker, str(wave.nearest)) for one, wave in voiced).items()):
@@ -132,7 +132,11 @@ def summarise(utterances: Sequence[UtteranceScores], name: str) -> Figures:
         letters_per_second=letters / seconds if seconds else None,
         pace=recorded / seconds if seconds else None,
         words=words,
-        error_rates={judge: sum(wave.edits.get(judge, 0) for _, wave in pairs) / words for judge in judges if words},
+        error_rates={
+            recogniser: sum(wave.edits.get(recogniser, 0) for _, wave in pairs) / words
+            for recogniser in recognisers
+            if words
+        },
         similarity=_mean([wave.similarity for _, wave in pairs]),
         own_voice=sum(wave.nearest == one.speaker for one, wave in voiced) if voiced else None,
         confusion=confusion,
@@ -143,12 +147,12 @@ def summarise(utterances: Sequence[UtteranceScores], name: str) -> Figures:
 
 def _table(found: Mapping[str, Figures], voiceprint: str) -> List[str]:
     rows: Dict[str, Row] = {}
-    for judge in sorted({judge for one in found.values() for judge in one.error_rates}):
-        rows[f"words understood, {judge}"] = lambda one, judge=judge: _share(  # type: ignore[misc]
-            _understood(one.error_rates[judge]) if judge in one.error_rates else None
+    for recogniser in sorted({recogniser for one in found.values() for recogniser in one.error_rates}):
+        rows[f"words understood, {recogniser}"] = lambda one, recogniser=recogniser: _share(  # type: ignore[misc]
+            _understood(one.error_rates[recogniser]) if recogniser in one.error_rates else None
         )
-        rows[f"word error rate, {judge}"] = lambda one, judge=judge: _share(  # type: ignore[misc]
-            one.error_rates.get(judge)
+        rows[f"word error rate, {recogniser}"] = lambda one, recogniser=recogniser: _share(  # type: ignore[misc]
+            one.error_rates.get(recogniser)
         )
     rows["mel-cepstral distortion, dB"] = lambda one: _number(one.distortion, 2)
     rows["letters a second"] = lambda one: _number(one.letters_per_second, 1)

@@ -40,7 +40,7 @@ class Conv1d(Module):
     ) -> None:
         super().__init__()
         if stride > 1 and dilation > 1:
-            raise ValueError(f"a convolution goes on by {stride} or is dilated by {dilation}, not both")
+            raise ValueError(f"a convolution has a stride ({stride}) or a dilation ({dilation}), not both")
         self._stride, self._dilation = stride, dilation
         self._padding = dilation * (kernel - 1) // 2 if padding is None else padding
         self.weight = normal_variable((kernel, inputs, outputs), deviation or (inputs * kernel) ** -0.5, random)

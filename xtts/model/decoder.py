@@ -33,7 +33,9 @@ class ConvTranspose1d(layers.Module):
     def __init__(self, inputs: int, outputs: int, kernel: int, stride: int, random: layers.Random) -> None:
         super().__init__()
         if kernel < stride or (kernel - stride) % 2:
-            raise ValueError(f"a kernel of {kernel} cannot go on by {stride}: it is shorter, or an odd number longer")
+            raise ValueError(
+                f"a kernel of {kernel} does not fit a stride of {stride}: it must be longer by an even number"
+            )
         self._stride = stride
         self.weight = layers.normal_variable((inputs, kernel, outputs), INITIAL_DEVIATION, random)
         self.bias = layers.constant_variable((outputs,), 0.0)

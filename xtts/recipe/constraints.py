@@ -65,8 +65,8 @@ def _data(data: Dict[str, Any]) -> Iterator[Rule]:
     yield (
         "service" in data and data["features"] == "cached",
         ("features", "service"),
-        'features = "cached" keeps features on disk, and service has workers make them anew; write features = "live",'
-        " or remove service",
+        'features = "cached" keeps features on disk, but with service, workers compute them for each batch; write'
+        ' features = "live", or remove service',
     )
 
 

@@ -144,7 +144,7 @@ FLAGS = {  # of train_main.py, and what replaces them
     "--enable-static-shapes, --pad-to-fixed-length": "the same; `data.shapes` knows better ones",
     "--max-text-length, --max-mel-frames": "the same",
     "--multi-gpu, --visible-gpus": "the same",
-    "--resume": "nothing: the same command goes on",
+    "--resume": "nothing: the same command resumes",
     "--reset-training": "another `--set run.name=NAME`, or remove `runs/NAME`",
     "--tensorboard-log-dir DIR": 'nothing: logs are in the run\'s folder, with `pip install "xtts[tensorboard]"`',
     "--enable-evaluation": "`xtts evaluate RUN`",

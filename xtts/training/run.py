@@ -107,7 +107,7 @@ def enough_memory(recipe: Recipe) -> Iterator[None]:
         raise RunError(
             f"there is not enough memory ({said[:200]}); write train.batch_size = {max(1, rows // 2)}, where it was"
             f" {rows}, and train.gradient_accumulation_steps = {2 * parts} to learn from as many utterances a step;"
-            " `xtts plan` says what each device needs, and the run goes on from its last checkpoint"
+            " `xtts plan` says what each device needs, and the run resumes from its last checkpoint"
         ) from None
 
 
@@ -211,7 +211,7 @@ def _train(
             kept = set_aside(folder) if is_chief else folder
             context.log(
                 f"{error}\n{name}: the checkpoint belongs to another model; it is kept in {kept.name}, and the stage"
-                " starts anew"
+                " starts again from step 0"
             )
             return _train(context, stage, fingerprint, lambda: setup)
         loop.monitor.event("resume", f"resumed after step {done:,}")
@@ -239,8 +239,8 @@ def _find_checkpoint(context: TrainingContext, folder: Path, now: Fingerprint) -
     if state.counters["finished"]:
         kept = set_aside(folder)
         context.log(
-            f"{folder.name}: training anew because its settings or data changed: {different}; what it had made is in"
-            f" {kept.name}"
+            f"{folder.name}: training again from step 0 because its settings or data changed: {different};"
+            f" the earlier checkpoints are in {kept.name}"
         )
         return None
     context.log(f"{folder.name}: resuming with changed settings or data: {different}")

@@ -136,8 +136,8 @@ def _own_index(asked: schema.ClusterSection) -> int:
     here = [index for index, address in enumerate(asked.workers) if address.rpartition(":")[0] in own]
     if len(here) != 1:
         raise ClusterError(
-            f"cluster.index: which of the {len(asked.workers)} workers this one is cannot be told by the name of this"
-            f' machine, "{socket.gethostname()}"; say so on each, as in --set cluster.index=0'
+            f"cluster.index: which of the {len(asked.workers)} workers this one is cannot be derived from the name of"
+            f' this machine, "{socket.gethostname()}"; set it on each machine, as in --set cluster.index=0'
         )
     return here[0]
 
