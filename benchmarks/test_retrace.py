@@ -112,7 +112,7 @@ def test_a_function_without_a_signature_is_traced_for_every_batch(ways, corpus, 
     batches = []
     for number in range(FRESH):
         members = random.choice(len(text), 8, replace=False)
-        size = shapes.longest_shape(text[members], mel[members], 8)
+        size = shapes.max_shape(text[members], mel[members], 8)
         batches.append((work(ways["relaxed"].stage, number, size), int(mel[members].sum())))
     frames = sum(count for _, count in batches)
     spent = {}

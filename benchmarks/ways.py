@@ -123,7 +123,7 @@ def drawn(found, text, mel):
     pools = [[] for _ in found.layout.shapes[::2]]
     for batch in found.order.batches(0):
         members = batch.utterances
-        pools[batch.shape // 2].append(shapes.longest_shape(text[members], mel[members], len(members)))
+        pools[batch.shape // 2].append(shapes.max_shape(text[members], mel[members], len(members)))
     sizes, batches = [], []
     for pool in pools:
         works = [size.batch_size * each.of(size.joint_length) for size in pool]
@@ -182,6 +182,6 @@ def padded_share(found, text, mel):
         members = batch.utterances
         size = found.layout.shapes[batch.shape]
         if found.recipe.data.shapes == "relaxed":
-            size = shapes.longest_shape(text[members], mel[members], len(members))
+            size = shapes.max_shape(text[members], mel[members], len(members))
         computed, real = computed + size.batch_size * size.mel_frames, real + int(mel[members].sum())
     return 1 - real / computed

@@ -37,15 +37,15 @@ def train(recipe: "Union[Recipe, PathLike]", log: Callable[[str], None] = print)
 
 
 def evaluate(
-    folder: PathLike, utterances: int = 20, judge: str = "auto", log: Callable[[str], None] = print
+    folder: PathLike, utterances: int = 20, recogniser: str = "auto", log: Callable[[str], None] = print
 ) -> "Evaluation":
     """Evaluate a run on `utterances` held-out recordings at most, and write evaluation.json into its folder.
 
-    `judge` is the speech recogniser: "auto" (all that are installed), "none", "sphinx" or "whisper".
+    `recogniser` is the speech recogniser: "auto" (all that are installed), "none", "sphinx" or "whisper".
     """
     from xtts.evaluation.evaluate import evaluate as evaluate_run
 
-    return evaluate_run(folder, utterances, judge, log)
+    return evaluate_run(folder, utterances, recogniser, log)
 
 
 def export(folder: PathLike, out: PathLike) -> List[Path]:

@@ -31,7 +31,7 @@ voice: xtts.Voice = speaker.voice(["reference.wav"])
 wave = speaker.say("Good night.", voice)
 
 # evaluate
-evaluation = xtts.evaluate(folder, utterances=2, judge="none")
+evaluation = xtts.evaluate(folder, utterances=2, recogniser="none")
 print(evaluation.text())
 
 # export

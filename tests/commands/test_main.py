@@ -66,7 +66,7 @@ def test_a_demo_corpus_is_made_described_and_checked(xtts, tmp_path):
         (2, ["export", ".", "out.safetensors", "--saved-model", "out"]),
         (2, ["evaluate", "nowhere"]),
         (2, ["evaluate", ".", "--utterances", "0"]),
-        (2, ["evaluate", ".", "--judge", "nobody"]),
+        (2, ["evaluate", ".", "--recogniser", "nobody"]),
         (2, ["report", "nowhere"]),
         (2, ["report", "."]),
         (2, ["import", "nowhere.pth", "out"]),

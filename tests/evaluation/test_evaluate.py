@@ -13,7 +13,7 @@ from run_processes import copy
 from small_run import SMALLEST
 
 from xtts.errors import UsageError
-from xtts.evaluation import recognisers as judges
+from xtts.evaluation import recognisers as recognition
 from xtts.evaluation.evaluate import FILE, EvaluateError, evaluate
 from xtts.evaluation.figures import CODEC, RECORDING, SAID
 from xtts.planning import dataset as material_module
@@ -28,7 +28,14 @@ SUPPORT = Path(__file__).parents[1] / "support"
 def page(runs):
     """The output of `xtts evaluate` for the uninterrupted run."""
     done = subprocess.run(
-        [sys.executable, str(SUPPORT / "small_run.py"), "evaluate", "runs/whole", "--utterances=2", "--judge=none"],
+        [
+            sys.executable,
+            str(SUPPORT / "small_run.py"),
+            "evaluate",
+            "runs/whole",
+            "--utterances=2",
+            "--recogniser=none",
+        ],
         cwd=str(runs.root),
         env={**os.environ, "PYTHONPATH": str(SUPPORT.parents[1])},
         capture_output=True,
@@ -90,10 +97,10 @@ def test_recognisers_transcribe_every_wave(runs, small, monkeypatch):
         asked.update(choice=choice, texts=texts(), others=others)
         return [Parrot()]
 
-    monkeypatch.setattr(judges, "recognisers", recognisers)
+    monkeypatch.setattr(recognition, "recognisers", recognisers)
     found = evaluate(runs.folder("whole"), 1, "auto", lambda line: None)
     (one,) = found.utterances
-    wrong = judges.edit_distance(one.text.split(), ["la", "mi"])
+    wrong = recognition.edit_distance(one.text.split(), ["la", "mi"])
     assert {name: wave.edits for name, wave in one.waves.items()} == {name: {"parrot": wrong} for name in one.waves}
     assert found.figures()[SAID].error_rates == {"parrot": pytest.approx(wrong / len(one.text.split()))}
     assert not set(asked["texts"]) & set(asked["others"])
@@ -103,7 +110,7 @@ def test_recognisers_transcribe_every_wave(runs, small, monkeypatch):
 def test_texts_that_were_trained_on_are_not_evaluated(runs, small, monkeypatch):
     """Texts that also occur in training are left out, unless a speaker has no others."""
 
-    def judged(reads):
+    def scored(reads):
         """An evaluation in which some held-out texts, and no others, also occur in training."""
 
         def gathered(recipe, say):
@@ -119,13 +126,13 @@ def test_texts_that_were_trained_on_are_not_evaluated(runs, small, monkeypatch):
         return evaluate(runs.folder("whole"), 100, "none", lambda line: None)
 
     texts = {"02": "la do ti"}  # otherwise the text occurs twice in the corpus
-    every = judged(lambda one: False)
+    every = scored(lambda one: False)
     assert [one.id for one in every.utterances] == ["02", "11", "10"]
     assert every.read_before == 0
-    fewer = judged(lambda one: one.id == "02")
+    fewer = scored(lambda one: one.id == "02")
     assert [one.id for one in fewer.utterances] == ["10", "11"]
     assert fewer.read_before == 0
-    known = judged(lambda one: one.id != "02")
+    known = scored(lambda one: one.id != "02")
     assert [one.id for one in known.utterances] == ["02", "11"]
     assert known.read_before == 1
     assert "held out, 1 of them with a text that was trained on" in known.text()
@@ -153,11 +160,11 @@ def test_an_impossible_evaluation_is_refused(runs, small, tmp_path, monkeypatch)
     folder.mkdir()
     shutil.copy(str(runs.folder("whole") / "recipe.toml"), str(folder))
     with pytest.raises(EvaluateError, match="begun: nothing is trained yet"):
-        evaluate(folder, judge="none")
+        evaluate(folder, recogniser="none")
     with pytest.raises(UsageError, match=r"--utterances 0: .* ask for 1 or more"):
         evaluate(folder, 0)
-    with pytest.raises(judges.RecogniserError, match="--judge nobody: there is no such recogniser"):
-        evaluate(folder, judge="nobody")
+    with pytest.raises(recognition.RecogniserError, match="--recogniser nobody: there is no such recogniser"):
+        evaluate(folder, recogniser="nobody")
     monkeypatch.setitem(sys.modules, "pocketsphinx", None)
-    with pytest.raises(judges.RecogniserError, match=r"pip install 'xtts\[judge\]'"):
-        evaluate(folder, judge="sphinx")
+    with pytest.raises(recognition.RecogniserError, match=r"pip install 'xtts\[sphinx\]'"):
+        evaluate(folder, recogniser="sphinx")

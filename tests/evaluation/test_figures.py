@@ -7,19 +7,19 @@ import pytest
 from xtts.evaluation.figures import CODEC, RECORDING, SAID, Evaluation, UtteranceScores, WaveScores, summarise
 
 
-def judged(id, speaker, **waves):
+def scored(id, speaker, **waves):
     return UtteranceScores(id, "la mi so", "en", speaker, "other", letters=6, words=3, waves=waves)
 
 
 def evaluation():
-    first = judged(
+    first = scored(
         "1",
         "ann",
         recordings=WaveScores(2.0, None, {"sphinx": "la mi so"}, {"sphinx": 0}, 0.9, "ann"),
         codec=WaveScores(2.0, 3.0, {"sphinx": "la mi"}, {"sphinx": 1}, 0.7, "ann"),
         said=WaveScores(4.0, 5.0, {"sphinx": "a b c d e f g"}, {"sphinx": 7}, 0.5, "bob", is_cut=True),
     )
-    second = judged(
+    second = scored(
         "2",
         "bob",
         recordings=WaveScores(1.0, None, {"sphinx": "la mi"}, {"sphinx": 1}, 0.8, "bob"),
@@ -70,7 +70,7 @@ def test_the_page_has_a_column_for_each_kind_of_audio():
 
 def test_without_a_recogniser_there_is_no_row_for_words():
     """Figures that were not measured are in neither the page nor the JSON."""
-    quiet = judged("1", "", recordings=WaveScores(2.0), codec=WaveScores(2.0, 3.0))
+    quiet = scored("1", "", recordings=WaveScores(2.0), codec=WaveScores(2.0, 3.0))
     found = Evaluation("runs/x", {}, False, 0, {}, {}, "plain", [quiet])
     assert "words" not in found.text()
     assert "trained on, as nothing was held out" in found.text()

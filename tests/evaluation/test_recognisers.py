@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from xtts.audio import wav
 from xtts.corpus.demo import make
-from xtts.evaluation import recognisers as judges
+from xtts.evaluation import recognisers as recognition
 from xtts.evaluation.recognisers import RecogniserError, edit_distance, recognisers, split_words
 
 LINES = st.lists(st.sampled_from("a b c".split()), max_size=6)
@@ -58,13 +58,13 @@ def test_a_missing_recogniser_is_an_error_or_a_note(monkeypatch):
     """A recogniser requested by name raises an error with the remedy; "auto" skips word error rates with a note."""
     missing(monkeypatch)
     with pytest.raises(
-        RecogniserError, match=r"--judge sphinx: its package is not installed; run: pip install 'xtts\[judge"
+        RecogniserError, match=r"--recogniser sphinx: its package is not installed; run: pip install 'xtts\[sphinx"
     ):
         recognisers("sphinx", list, [], print)
-    with pytest.raises(RecogniserError, match=r"--judge whisper: .* pip install 'xtts\[whisper\]'"):
+    with pytest.raises(RecogniserError, match=r"--recogniser whisper: .* pip install 'xtts\[whisper\]'"):
         recognisers("whisper", list, [], print)
     with pytest.raises(
-        RecogniserError, match="--judge nobody: there is no such recogniser; name one of: auto, none, sphinx"
+        RecogniserError, match="--recogniser nobody: there is no such recogniser; name one of: auto, none, sphinx"
     ):
         recognisers("nobody", list, [], print)
     notes = []
@@ -82,15 +82,16 @@ def speech(tmp_path_factory):
     made = make.make_demo_corpus(tmp_path_factory.mktemp("speech") / "demo", 0.4, 4, ["en"], seed=7)
     lines = [line.split("|") for line in (made.folder / "metadata.csv").read_text(encoding="utf-8").splitlines()]
     return [
-        (text, wav.load_audio(made.folder / "wavs" / f"{name}.wav", judges.SAMPLE_RATE)) for name, text, *_ in lines
+        (text, wav.load_audio(made.folder / "wavs" / f"{name}.wav", recognition.SAMPLE_RATE))
+        for name, text, *_ in lines
     ]
 
 
 @pytest.fixture(scope="module")
 def sphinx(speech):
     pytest.importorskip("pocketsphinx")
-    judged = [text for text, _ in speech]
-    (found,) = recognisers("sphinx", lambda: make.demo_sentences("en", 1000, judged), judged, print)
+    texts = [text for text, _ in speech]
+    (found,) = recognisers("sphinx", lambda: make.demo_sentences("en", 1000, texts), texts, print)
     return found
 
 
@@ -115,10 +116,10 @@ def test_sphinx_does_not_guess(sphinx, speech):
 def test_sphinx_lists_words_without_a_pronunciation():
     """Such words are listed, because they will always count as errors."""
     pytest.importorskip("pocketsphinx")
-    assert judges.Sphinx(["the cat sat"], ["the xqzzy sat"]).unknown == ["xqzzy"]
-    nothing = judges.Sphinx([], ["xqzzy"])
+    assert recognition.Sphinx(["the cat sat"], ["the xqzzy sat"]).unknown == ["xqzzy"]
+    nothing = recognition.Sphinx([], ["xqzzy"])
     assert nothing.unknown == ["xqzzy"]
-    assert nothing.transcribe(np.zeros(judges.SAMPLE_RATE, np.float32)) == ""
+    assert nothing.transcribe(np.zeros(recognition.SAMPLE_RATE, np.float32)) == ""
 
 
 def test_whisper_understands_and_writes_words(speech):

@@ -32,7 +32,7 @@ def shortened(arguments):
     if verb == "corpus":
         return [MINUTES if before == "--minutes" else word for before, word in zip([None, *arguments], arguments)]
     if verb == "evaluate":
-        return [*arguments, "--judge", "none"]
+        return [*arguments, "--recogniser", "none"]
     if verb not in SHORT:
         return list(arguments)
     steps = re.compile(r"train\.steps=(\d+)")

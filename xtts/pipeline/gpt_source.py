@@ -12,7 +12,7 @@ from xtts.pipeline.recordings import Cut, Cuts, Lost, Recordings, read_padded
 from xtts.pipeline.sources import Arrays, HostBatch, cut_start, place_rows, read_elsewhere, sorted_lost
 from xtts.planning.batch_order import CUTS, Batch, random_words
 from xtts.planning.dataset import Split
-from xtts.planning.shapes import STOPS, Shape, longest_shape
+from xtts.planning.shapes import STOPS, Shape, max_shape
 from xtts.planning.sizes import FRAMES_PER_CODE
 from xtts.recipe.schema import Recipe
 from xtts.text.tokenizer import Tokenizer
@@ -105,7 +105,7 @@ class GptSource:
         if not self._dynamic_shapes or not len(members):
             return shape
         lengths = self.recordings.lengths
-        return longest_shape(
+        return max_shape(
             lengths.text[members], lengths.frames[members], max(len(batch.utterances) for batch in batches)
         )
 

@@ -230,8 +230,8 @@ def length_limits(recipe: Recipe) -> Tuple[int, int]:
     """
     data, gpt = recipe.data, SIZES[recipe.model.size].gpt
     if data.shapes != "fixed":
-        return gpt.longest_text, gpt.longest_recording
-    for key, most in (("max_text_length", gpt.longest_text), ("max_mel_frames", gpt.longest_recording)):
+        return gpt.max_text_tokens, gpt.max_recording_frames
+    for key, most in (("max_text_length", gpt.max_text_tokens), ("max_mel_frames", gpt.max_recording_frames)):
         asked, name = getattr(data, key), recipe.model.size
         if asked > most:
             raise PlanError(f"data.{key} = {asked}: a {name} model has positions for {most}; write at most {most}")

@@ -130,7 +130,7 @@ def relaxed_shapes(text_lengths: "Ints", mel_frames: "Ints", cost: StepCost, bat
     return _layout(text_lengths, mel_frames, joint, choices[max(choices)], batch_size)
 
 
-def longest_shape(text_lengths: "Ints", mel_frames: "Ints", rows: int) -> Shape:
+def max_shape(text_lengths: "Ints", mel_frames: "Ints", rows: int) -> Shape:
     """The smallest shape with `rows` rows that holds these utterances, for a batch of a relaxed run."""
     joint = joint_length(text_lengths, mel_frames)
     return Shape(int(text_lengths.max()), _whole_codes(int(mel_frames.max())), int(joint.max()), rows)

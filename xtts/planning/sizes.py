@@ -30,12 +30,12 @@ class GptSize:
     prompt_positions: int = 70
 
     @property
-    def longest_text(self) -> int:
+    def max_text_tokens(self) -> int:
         """The longest text, in tokens without [START] and [STOP]."""
         return self.text_positions
 
     @property
-    def longest_recording(self) -> int:
+    def max_recording_frames(self) -> int:
         """The longest recording, in mel frames, whose codes, three stop codes, start and stop have positions."""
         return FRAMES_PER_CODE * (self.audio_positions - 2)
 

@@ -31,7 +31,7 @@ from xtts.training.placement import Placement
 from xtts.training.stages.samples import Samples
 from xtts.training.stages.stage import Stage, Tensors, TrainableModel, trainable_weights
 
-MOST_HELD = 512  # utterances of a validation, at most
+MAX_HELD_OUT = 512  # utterances of a validation, at most
 HELD_ROWS = 8  # rows of a validation batch, at most
 
 

@@ -45,7 +45,7 @@ from xtts.text.normalise import normalise
 REVISION = 3  # increased when the output for a request changes
 SHORTEST, LONGEST = 1.0, 9.2  # seconds of a clip; 800 mel frames are 9.28
 LOUDNESS = 0.08  # RMS of a clip, of full scale
-LONGEST_TEXT = 190  # characters of the normalised text; a recipe's max_text_length is 200
+MAX_TEXT = 190  # characters of the normalised text; a recipe's max_text_length is 200
 PEAK = 0.95  # of a clip, at most
 SILENCE = 0.05  # seconds before and after the speech
 NOISE_PEAK = 32  # of 32,768; background noise, 43 dB below LOUDNESS
@@ -182,7 +182,7 @@ def draw_sentences(grammar: Grammar, language: str, seed: Union[int, str]) -> It
         if text not in drawn:
             drawn.add(text)
             normalised = normalise(text, language)
-            if len(normalised) <= LONGEST_TEXT:
+            if len(normalised) <= MAX_TEXT:
                 yield text, normalised
 
 

@@ -23,7 +23,7 @@ from xtts.processes import start_child
 LOGS = "workers"  # the folder of the workers' logs
 POLL_SECONDS = 0.1
 GRACE_SECONDS = 60.0  # that workers have to end after SIGTERM
-FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0  # seconds before a restart; each is twice as long as the one before
+FIRST_PAUSE, MAX_PAUSE = 0.5, 30.0  # seconds before a restart; each is twice as long as the one before
 TAIL_LINES = 15  # of a failed worker's log that are shown
 
 
@@ -167,7 +167,7 @@ class Launch:
             self._finish(1, signal.SIGTERM)
             return
         self._log(f"{worker.name} was killed by {signal_name}; restarting it from the run's last checkpoint")
-        pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2**worker.restarts)
+        pause = min(MAX_PAUSE, FIRST_PAUSE * 2**worker.restarts)
         worker.process = None
         worker.start_at = time.monotonic() + pause
         worker.restarts += 1

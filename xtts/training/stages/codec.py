@@ -60,7 +60,7 @@ class CodecStage(Stage):
 
         from xtts.model.mel import transform_for
         from xtts.pipeline.features import feature_functions
-        from xtts.training.context import HELD_ROWS, MOST_HELD, HeldOut, StageSetup, held_out_shapes, make_optimizer
+        from xtts.training.context import HELD_ROWS, MAX_HELD_OUT, HeldOut, StageSetup, held_out_shapes, make_optimizer
 
         recipe, replicas, collectives = context.recipe, context.placement.replicas, context.collectives
         published = self.own_weights(context.published)
@@ -85,7 +85,7 @@ class CodecStage(Stage):
 
         every = np.minimum(context.plan.layout.shape_of, 0)  # one shape for all; -1 stays for those set aside
         held, held_layout = context.held_out, held_out_shapes(recipe, context.held_out, replicas)
-        held_every = np.zeros(min(len(held.lengths), MOST_HELD), np.int16)
+        held_every = np.zeros(min(len(held.lengths), MAX_HELD_OUT), np.int16)
         samples = None
         if collectives.is_chief:
             samples = CodecSamples.prepare(context, SampleWriter.of(context, self.name), features[0], trained.model)

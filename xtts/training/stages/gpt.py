@@ -75,7 +75,7 @@ class GptStage(Stage):
         }
 
     def build(self, context: "TrainingContext", needed: Mapping[str, Tensors]) -> "StageSetup":
-        from xtts.training.context import MOST_HELD, HeldOut, StageSetup, held_out_shapes, make_optimizer
+        from xtts.training.context import MAX_HELD_OUT, HeldOut, StageSetup, held_out_shapes, make_optimizer
 
         recipe, layout, replicas = context.recipe, context.plan.layout, context.placement.replicas
         codecs = _frozen_codecs(context, needed["codec"])
@@ -106,7 +106,9 @@ class GptStage(Stage):
             remote_features=_remote_features(context, codecs[0]),
             held_out=HeldOut(
                 shape=held_shape,
-                order=BatchOrder(held_layout.shape_of[:MOST_HELD], (held_shape.batch_size,), recipe.run.seed, replicas),
+                order=BatchOrder(
+                    held_layout.shape_of[:MAX_HELD_OUT], (held_shape.batch_size,), recipe.run.seed, replicas
+                ),
                 source=self._source(context, held, held_layout, features[0], held_stores, is_random=False),
             ),
             samples=samples,
@@ -297,9 +299,9 @@ class GptSamples:
         recipe, tokenizer, split = context.recipe, context.dataset.tokenizer, context.held_out
         sentences = choose_sentences(recipe, split, tokenizer)
         recordings = Recordings(split, recipe.audio.sample_rate)
-        samples, _ = reference_shape(recipe.audio, recipe.data.reference_seconds, gpt.size.longest_recording)
+        samples, _ = reference_shape(recipe.audio, recipe.data.reference_seconds, gpt.size.max_recording_frames)
         voices = np.stack([np.resize(recordings.wave(one.voice), samples) for one in sentences])
-        ids = [tokenizer.encode(one.text, one.language)[: gpt.size.longest_text] for one in sentences]
+        ids = [tokenizer.encode(one.text, one.language)[: gpt.size.max_text_tokens] for one in sentences]
         text = np.zeros((len(ids), max(len(row) for row in ids)), np.int32)
         for number, row in enumerate(ids):
             text[number, : len(row)] = row
