@@ -63,7 +63,7 @@ def test_a_recipe_names_the_workers_and_the_machine_finds_its_own():
     own = (TWO[0], f"{socket.gethostname()}:8888")
     assert resolve_cluster(ClusterSection(workers=own), {}).index == 1
     with pytest.raises(
-        ClusterError, match=r"which of the 2 workers this one is cannot be told .* --set cluster.index=0"
+        ClusterError, match=r"which of the 2 workers this one is cannot be derived .* --set cluster.index=0"
     ):
         resolve_cluster(ClusterSection(workers=TWO), {})
 
