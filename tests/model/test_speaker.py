@@ -1,17 +1,18 @@
 """The speaker encoder: the published embedding in every execution mode, for single clips and padded batches."""
 
-import fnmatch
-
+import attrs
 import numpy as np
 import pytest
 import tensorflow as tf
 from golden_weights import GOLDEN, fill, load_file
 
 from xtts import compat
-from xtts.model.speaker import NOT_WEIGHTS, SpeakerEncoder
+from xtts.model.speaker import SpeakerEncoder
 from xtts.planning.sizes import SIZES, SpeakerSize
+from xtts.weights.layout import PREFIXES, ModelDescription, constants
 
 PREFIX = "speaker_encoder."
+SIZE = SpeakerSize((1, 2, 1, 1), (8, 8, 16, 16), 512)  # as in the golden files
 IO = load_file(GOLDEN / "speaker.io.safetensors")
 WAVE = IO["wav16k"][:, 0]  # [1, 24000]
 TENSORS = {name[len(PREFIX) :]: value for name, value in load_file(GOLDEN / "speaker.weights.safetensors").items()}
@@ -21,7 +22,7 @@ LENGTHS = [24_000, 23_999, 17_000, 4_321, 1_600, 161, 1]
 
 @pytest.fixture(scope="module")
 def encoder():
-    module = SpeakerEncoder(SpeakerSize((1, 2, 1, 1), (8, 8, 16, 16), 512), np.random.default_rng(0))
+    module = SpeakerEncoder(SIZE, np.random.default_rng(0))
     fill(module, TENSORS)
     return module
 
@@ -80,16 +81,22 @@ def test_embeddings_have_length_one_and_differ(encoder):
 
 
 def test_weights_have_the_published_names_and_shapes(encoder):
-    """Every tensor of the checkpoint is a weight or ignored by name, and every weight is in the checkpoint."""
-    ignored = {name for name in TENSORS if any(fnmatch.fnmatch(name, pattern) for pattern in NOT_WEIGHTS)}
-    published = {name: value.shape for name, value in TENSORS.items() if name not in ignored}
+    """Every tensor of the checkpoint is a weight or a known constant, and every weight is in the checkpoint."""
+    published = {name: value.shape for name, value in TENSORS.items() if name not in published_constants()}
     assert {name: weight.published_shape for name, weight in encoder.weights().items()} == published
-    assert set(encoder.buffers()) == ignored
 
 
-def test_ignored_tensors_can_be_written_again(encoder):
-    """The ignored tensors are computed without the checkpoint, because the public implementation requires them."""
-    for name, value in encoder.buffers().items():
+def published_constants():
+    """The tensors of a checkpoint that are not weights, computed without it."""
+    description = ModelDescription(attrs.evolve(SIZES["v2"], speaker=SIZE), 0, parts=("speaker",))
+    prefix = PREFIXES["speaker"]
+    return {name[len(prefix) :]: value for name, value in constants(description).items()}
+
+
+def test_constants_can_be_written_again():
+    """They have the published values: the public implementation requires them."""
+    assert len(published_constants()) > 3
+    for name, value in published_constants().items():
         assert value.shape == TENSORS[name].shape
         assert value.dtype == TENSORS[name].dtype
         if not name.endswith("num_batches_tracked"):

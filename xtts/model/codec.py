@@ -21,9 +21,6 @@ from xtts.model.convolution import Conv1d
 from xtts.model.layers import Axes, Module, Random, Tensor, shape_list
 from xtts.planning import sizes
 
-# In a published file, but not weights: how often each code was used, for a loss that XTTS does not use.
-NOT_WEIGHTS = ("discrete_loss.accumulator", "discrete_loss.accumulator_filled", "discrete_loss.accumulator_index")
-
 
 def code_lengths(lengths: Tensor) -> Tensor:
     """The number of codes for a number of mel frames; a clip's last code may stand for fewer than four."""

@@ -7,10 +7,9 @@ statistics. Feature maps are [B, T, mels, C], and 0 past a clip's end.
 from typing import Any, ClassVar, Dict, Optional
 
 import attrs
-import numpy as np
 import tensorflow as tf
 
-from xtts.audio.mel import SPEAKER, filterbank, frame_count, window
+from xtts.audio.mel import SPEAKER, frame_count
 from xtts.model import layers
 from xtts.model.convolution import Conv1d, convolve
 from xtts.model.mel import mel
@@ -18,8 +17,6 @@ from xtts.planning import sizes
 
 Tensor = Any  # tf.Tensor; TensorFlow brings no types
 
-# Names in a checkpoint that are not weights: counters that only training reads, and tables that mels are computed with.
-NOT_WEIGHTS = ("*.num_batches_tracked", "torch_spec.*")
 LOG_OFFSET = 1e-6
 EPSILON = 1e-5  # of the norms, and the floor of the pooled variance
 SQUEEZE_FACTOR = 8
@@ -149,18 +146,6 @@ class SpeakerEncoder(layers.Module):
         x = tf.reshape(x, [x.shape[0], x.shape[1], x.shape[2] * x.shape[3]])
         vectors = self.fc(self._pooled(x, inside))
         return vectors / tf.maximum(tf.norm(vectors, axis=1, keepdims=True), 1e-12)
-
-    def buffers(self) -> Dict[str, np.ndarray]:
-        """The tensors under the ignored names, for export: the public implementation requires them."""
-        found = {
-            "torch_spec.0.filter": np.array([[[-self._spec.preemphasis, 1]]], np.float32),
-            "torch_spec.1.spectrogram.window": window(self._spec),
-            "torch_spec.1.mel_scale.fb": filterbank(self._spec),
-        }
-        for name in self.weights():
-            if name.endswith(".running_var"):
-                found[name.replace("running_var", "num_batches_tracked")] = np.zeros((), np.int64)
-        return found
 
     def _features(self, waves: Tensor, lengths: Optional[Tensor]) -> Tensor:
         """Log mels [B, T, mels], normalised to mean 0 and variance 1 over the time of each clip."""
