@@ -22,6 +22,7 @@ import numpy as np
 import psutil
 import small_run
 
+from xtts.commands.main import main
 from xtts.reporting.journal import Journal
 from xtts.training.checkpoint import Checkpoints
 
@@ -80,6 +81,15 @@ def _write_wave(path, samples):
     with wave.open(str(path), "wb") as file:
         file.setparams((1, 2, RATE, len(samples), "NONE", "not compressed"))
         file.writeframes(samples.astype("<i2").tobytes())
+
+
+def run_program(arguments, cwd, log):
+    """The body of a process: the program as it is, with the sizes of its presets."""
+    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    for stream in (1, 2):
+        os.dup2(file, stream)
+    os.chdir(cwd)
+    raise SystemExit(main(arguments))
 
 
 class Ended:

@@ -1,25 +1,22 @@
 """Exactness: the same recipe gives the same weights, bit for bit, whatever its shapes and devices.
 
 The tests use logical CPU devices, which compute the same bits. TensorFlow's memory optimizer turns sums of three or
-more
-terms into races in a graph that takes most of a device's memory. So the GPT of these runs is as large as the smallest
-preset's, its batches are large enough for that, and the graphs of steps are checked for such sums, too.
+more terms into races in a graph that takes most of a device's memory. So the GPT of these runs is as large as the
+smallest preset's, its batches are large enough for that, and the graphs of steps are checked for such sums, too.
 """
 
 import collections
 import hashlib
 import itertools
-import os
 import signal
 from pathlib import Path
 
 import pytest
 import trials
-from run_processes import FORKS, RECIPE, Process, Runs, beside, make_corpus
+from run_processes import FORKS, RECIPE, Process, Runs, beside, make_corpus, run_program
 from small import SMALL
-from tensorflow.python.eager import context
+from step_graphs import check_three_mirrored_devices, long_sums, optimised_nodes
 
-from xtts.commands import main as commands
 from xtts.planning.sizes import SIZES
 from xtts.reporting.journal import Journal
 
@@ -96,22 +93,6 @@ def test_two_runs_give_the_same_bits(spoken, shapes, devices):
     assert len({digest(folder) for folder in folders}) == 1
 
 
-def optimised(name, **options):
-    """The nodes of a stage's steps after TensorFlow's graph optimisation."""
-    context.enable_run_metadata()
-    try:
-        trials.trial(name, **options)
-        graphs = context.context().export_run_metadata().function_graphs
-    finally:
-        context.context().disable_run_metadata()
-    whole = [graph.post_optimization_graph for graph in graphs]
-    return [node for graph in whole for part in (graph, *graph.library.function) for node in _nodes(part)]
-
-
-def _nodes(graph):
-    return graph.node if hasattr(graph, "node") else graph.node_def
-
-
 @pytest.mark.parametrize(
     ("name", "options"),
     [
@@ -126,10 +107,10 @@ def test_no_sum_in_a_step_is_nondeterministic(monkeypatch, name, options):
     """No sum has more than two terms, for which alone the order does not matter."""
     monkeypatch.setitem(SIZES, "tiny", SMALL)
     monkeypatch.setattr(trials, "SHAPES", (LONG,))
-    nodes = optimised(name, **options)
+    nodes = optimised_nodes(name, **options)
     found = collections.Counter(node.op for node in nodes)
     assert found["ResourceApplyAdam"] > 20
-    assert not [(node.name, list(node.input)) for node in nodes if node.op == "AddN" and node.attr["N"].i > 2]
+    assert not long_sums(nodes)
     assert not found["TemporaryVariable"]
 
 
@@ -137,29 +118,10 @@ def test_no_sum_in_a_step_is_nondeterministic(monkeypatch, name, options):
 def test_three_mirrored_devices_are_summed_in_order(tmp_path):
     """Sums over three replicas do not depend on which is ready first."""
     log = tmp_path / "said"
-    process = FORKS.Process(target=_mirror, args=(str(log),))
+    process = FORKS.Process(target=check_three_mirrored_devices, args=(str(log),))
     process.start()
     process.join(120)
     assert process.exitcode == 0, log.read_text()
-
-
-def _mirror(log):
-    os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT), 2)
-    SIZES["tiny"] = trials.SIZE
-    placement = trials.place_devices(trials.DevicesSection(model_gpu=(0, 1, 2)))
-    nodes = optimised("gpt", rows=2, placement=placement)
-    assert placement.replicas == 3
-    assert sum(node.op == "ResourceApplyAdam" for node in nodes) > 3 * 20
-    assert not [node.name for node in nodes if node.op == "AddN" and node.attr["N"].i > 2]
-
-
-def _program(arguments, cwd, log):
-    """The program with the original preset sizes."""
-    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    for stream in (1, 2):
-        os.dup2(file, stream)
-    os.chdir(cwd)
-    raise SystemExit(commands.main(arguments))
 
 
 @pytest.mark.long
@@ -172,7 +134,7 @@ def test_a_recipe_of_two_gpus_gives_the_same_bits_each_time_and_after_four_kills
     def start(name):
         log = tmp_path / f"{name}.log"
         settings = [f"--set={setting}" for setting in (f"run.name={name}", *SHORTENED)]
-        process = FORKS.Process(target=_program, args=(["run", "recipe.toml", *settings], str(tmp_path), str(log)))
+        process = FORKS.Process(target=run_program, args=(["run", "recipe.toml", *settings], str(tmp_path), str(log)))
         process.start()
         return Process(tmp_path / "runs" / name, process, log)
 
