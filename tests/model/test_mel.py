@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from xtts.audio import mel as host
-from xtts.audio.mel import CODEC, SPEAKER, MelSpec
+from xtts.audio.mel import CODEC, CONDITIONING, SPEAKER, MelSpec
 from xtts.model import mel as twin
 
 SAMPLES = 12_000
@@ -18,7 +18,6 @@ COMPILE = next(
     name for name in ("jit_compile", "experimental_compile") if name in inspect.signature(tf.function).parameters
 )
 FILL = -99.0
-CONDITIONING = attrs.evolve(CODEC, n_fft=2048)
 
 
 def clips() -> List[np.ndarray]:

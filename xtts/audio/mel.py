@@ -49,6 +49,7 @@ class MelSpec:
 
 
 CODEC = MelSpec()
+CONDITIONING = attrs.evolve(CODEC, n_fft=2048)
 SPEAKER = MelSpec(
     sample_rate=16000,
     n_fft=512,
