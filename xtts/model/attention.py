@@ -80,7 +80,7 @@ def _bands(length: Any) -> List[Band]:
 
 def _forward(band: Band, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """The attention output of the band's queries."""
-    return batch_matmul(tf.cast(_apply_dropout(band, _attention_weights(band, q, k)), v.dtype), v[:, :, : band.seen])
+    return batch_matmul(tf.cast(_apply_dropout(band, _attention_weights(band, q, k)), v.dtype), _seen(v, band))
 
 
 def _backward(
@@ -89,11 +89,16 @@ def _backward(
     """Gradients of the band's queries, and of the keys and values that they attend to."""
     weights = _attention_weights(band, recompute_barrier(q, d_mixed), k)
     d_v = _transposed_matmul(d_mixed, tf.cast(_apply_dropout(band, weights), v.dtype))
-    d_weights = tf.cast(batch_matmul(d_mixed, v[:, :, : band.seen], transpose_b=True), tf.float32)
+    d_weights = tf.cast(batch_matmul(d_mixed, _seen(v, band), transpose_b=True), tf.float32)
     mean = tf.reduce_sum(tf.cast(d_mixed * mixed, tf.float32), axis=-1, keepdims=True)
     d_scores = tf.cast(weights * (_apply_dropout(band, d_weights) - mean), q.dtype)
-    d_q = batch_matmul(d_scores, k[:, :, : band.seen])
+    d_q = batch_matmul(d_scores, _seen(k, band))
     return d_q, _transposed_matmul(q[:, :, band.start : band.stop], d_scores), d_v
+
+
+def _seen(x: Tensor, band: Band) -> Tensor:
+    """The keys or values that the band's queries attend to."""
+    return x if isinstance(band.seen, int) and band.seen == x.shape[2] else x[:, :, : band.seen]
 
 
 def _transposed_matmul(x: Tensor, scores: Tensor) -> Tensor:
@@ -107,7 +112,7 @@ def _apply_dropout(band: Band, scores: Tensor) -> Tensor:
 
 def _attention_weights(band: Band, q: Tensor, k: Tensor) -> Tensor:
     """The softmax of the scores, float32 [B, heads, queries, seen]."""
-    scores = batch_matmul(q[:, :, band.start : band.stop], k[:, :, : band.seen], transpose_b=True)
+    scores = batch_matmul(q[:, :, band.start : band.stop], _seen(k, band), transpose_b=True)
     scores = tf.cast(scores, tf.float32)
     return tf.nn.softmax(scores if band.mask is None else scores + band.mask)
 
