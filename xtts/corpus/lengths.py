@@ -79,7 +79,7 @@ def _token_counts(
 ) -> np.ndarray:
     """The number of tokens of each text, int64; cached as long as tokenizer, languages and texts are the same."""
     name = corpus.cache_name("tokens", tokenizer)
-    key = _digest(corpus.utterances)
+    key = texts_digest(corpus.utterances)
     if tokenizer is not None and corpus.cache:
         found = cache.load_entry(corpus.cache, name)
         if isinstance(found, dict) and found.get("texts") == key:
@@ -95,7 +95,7 @@ def _token_counts(
     return np.array(counts, np.int64)
 
 
-def _digest(utterances: Sequence[Utterance]) -> str:
+def texts_digest(utterances: Sequence[Utterance]) -> str:
     """A digest of every language and text, in order."""
     digest = hashlib.sha256()
     for utterance in utterances:

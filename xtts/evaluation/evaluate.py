@@ -42,7 +42,7 @@ from xtts.planning.dataset import Dataset, Log, Split, load_dataset
 from xtts.planning.shapes import Shape
 from xtts.planning.sizes import SIZES
 from xtts.progress import ProgressBar
-from xtts.recipe import loading
+from xtts.recipe.frontend import load_run_recipe
 from xtts.recipe.schema import Recipe
 from xtts.reporting import run_folder
 from xtts.reporting.journal import Journal
@@ -77,7 +77,7 @@ def evaluate(
         raise UsageError(f"--utterances {utterances}: nothing can be evaluated on that; ask for 1 or more")
     recognisers.check_recognisers(recogniser)
     folder = run_folder.read_run_folder(folder).folder
-    recipe = loading.load_recipe(folder / "recipe.toml")
+    recipe = load_run_recipe(folder)
     model = _load_model(folder, recipe)
     dataset = load_dataset(recipe, log)
     part = dataset.held_out if len(dataset.held_out.lengths) else dataset.train

@@ -21,9 +21,10 @@ from xtts.model.gpt import Gpt, Tokens
 from xtts.model.speaker import SpeakerEncoder
 from xtts.pipeline.features import reference_spec, samples_for
 from xtts.planning.sizes import FRAMES_PER_CODE
-from xtts.recipe import loading
+from xtts.recipe.frontend import PUBLISHED, load_run_recipe
 from xtts.recipe.schema import AudioSection, Recipe
 from xtts.text import tokenizer as text
+from xtts.text.frontends import Frontend, make_frontend
 from xtts.training.checkpoint import Checkpoints
 from xtts.training.stages import STAGES
 from xtts.weights import assignment, model_folder
@@ -88,13 +89,13 @@ def load_model(folder: Union[str, Path]) -> LoadedModel:
     folder = Path(folder)
     if folder.name == model_folder.RUN_MODEL and (folder.parent / "recipe.toml").exists():
         folder = folder.parent
-    recipe = loading.load_recipe(folder / "recipe.toml") if (folder / "recipe.toml").exists() else None
+    recipe = load_run_recipe(folder) if (folder / "recipe.toml").exists() else None
     if recipe is not None and not (folder / model_folder.RUN_MODEL / model_folder.SIZES).exists():
         raise LoadingError(_unfinished_message(folder, recipe))
     model, tensors = model_folder.read_model_folder(folder)
     if "gpt" not in model.parts:
         raise LoadingError(f"{folder}: its model has no gpt, which generates the codes; name another folder")
-    tokenizer = text.load_tokenizer(_vocabulary_path(folder, recipe))
+    tokenizer = text.load_tokenizer(_vocabulary_path(folder, recipe), _frontend(recipe))
     if tokenizer.size > model.text_tokens:
         raise LoadingError(
             f"{folder}: its vocabulary has {tokenizer.size:,} tokens, but its model {model.text_tokens:,}; import it "
@@ -156,6 +157,13 @@ def _load_parts(
         if part is not None:
             assignment.load_weights(part, tensors, PREFIXES[name])
     return parts
+
+
+def _frontend(recipe: Optional[Recipe]) -> Frontend:
+    """The front end a run was trained with; the published one for an import."""
+    if recipe is None:
+        return make_frontend(PUBLISHED)
+    return make_frontend(recipe.text.frontend or PUBLISHED, recipe.text.keep_vowel_marks)
 
 
 def _vocabulary_path(folder: Path, recipe: Optional[Recipe]) -> Path:

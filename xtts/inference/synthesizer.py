@@ -22,7 +22,7 @@ from xtts.inference.generation import SPEAKER_SAMPLE_RATE, GeneratedCodes, Gener
 from xtts.inference.loading import LoadedModel, load_model
 from xtts.inference.vocoder import fade_edges, make_vocoder
 from xtts.inference.voices import Note, Voice, VoiceError
-from xtts.text.splitting import TextPiece, is_spoken, split_paragraphs, split_text
+from xtts.text.splitting import TextPiece, is_spoken
 from xtts.training.reference_voices import VOICES
 
 PathLike = Union[str, Path]
@@ -160,7 +160,10 @@ class Synthesizer:
         speed, params = self._sampling_params(settings)
         language = language or self.language_of(text)
         self.model.tokenizer.encode("", language)  # an unknown language is the first error
-        sentences = split_text(self._drop_unknown(text, language), language, lambda piece: self._fits(piece, language))
+        frontend = self.model.tokenizer.frontend
+        known = self._drop_unknown(text, language)
+        sentences = frontend.split(known, language, lambda piece: self._fits(piece, language))
+        sentences = [piece for piece in sentences if is_spoken(piece.text)]
         if not sentences:
             raise SynthesisError("there is nothing to speak in the text; write a sentence with letters or digits")
         return _Utterance(sentences, language, self.voice(voice), speed, params)
@@ -179,11 +182,12 @@ class Synthesizer:
         return speed, SamplingParams(**chosen)
 
     def _drop_unknown(self, text: str, language: str) -> str:
-        """The text without characters that have no token; they are reported."""
-        unknown = set(self.model.tokenizer.unknown(text, language))
+        """The text without characters that have no token, where the front end does not keep them; they are reported."""
+        frontend = self.model.tokenizer.frontend
+        unknown = set(self.model.tokenizer.unknown(frontend.spoken(text, language), language))
         if not unknown:
             return text
-        whole = "\n\n".join(split_paragraphs(text, language))
+        whole = frontend.whole(text, language)
         known = "".join(letter for letter in whole if not {letter, letter.lower()} & unknown)
         shown = " ".join(sorted(unknown)[:20])
         if not is_spoken(known) or sum(map(str.isalnum, known)) < sum(map(str.isalnum, whole)) / 2:
@@ -191,6 +195,9 @@ class Synthesizer:
                 f"the model does not know most of the text's characters: {shown}; write it in the script of its "
                 f"languages ({', '.join(self.model.tokenizer.languages)})"
             )
+        if frontend.keeps_unknown(language):
+            self._note(f"note: read as unknown, because the model does not know them: {shown}")
+            return text
         self._note(f"note: left out, because the model does not know them: {shown}")
         return known
 
@@ -202,7 +209,8 @@ class Synthesizer:
 
     def _generate(self, utterance: "_Utterance", number: int, counts: Iterable[int] = ()) -> Iterator[GeneratedCodes]:
         """Generate the codes of a sentence. Each sentence has its own seed."""
-        ids = self.model.tokenizer.encode(utterance.pieces[number].text, utterance.language)
+        tokenizer, language = self.model.tokenizer, utterance.language
+        ids = tokenizer.encode(tokenizer.frontend.spoken(utterance.pieces[number].text, language), language)
         params = attrs.evolve(utterance.params, seed=(utterance.params.seed + 7919 * number) % (MAX_SEED + 1))
         return self.generator.generate(ids, utterance.voice, params, counts)
 

@@ -16,10 +16,11 @@ from xtts.corpus.lengths import Lengths
 from xtts.corpus.utterances import Rejected, count_reasons
 from xtts.planning.memory import PlannedStage
 from xtts.planning.plan import Plan, length_limits, make_plan
+from xtts.planning.unknown_tokens import cache_key, check_unknown, count_unknown
 from xtts.progress import ProgressBar
+from xtts.recipe.frontend import resolve_frontend
 from xtts.recipe.schema import Recipe
 from xtts.text import tokenizer as text
-from xtts.text.normalise import normalise
 
 Log = Callable[[str], None]  # prints a line for the user
 
@@ -44,7 +45,8 @@ class Dataset:
 def load_dataset(recipe: Recipe, log: Log) -> Dataset:
     """Read, check and measure the dataset of a recipe, and log what was found."""
     limits = length_limits(recipe)  # first, so that a limit beyond the model's fails before anything is read,
-    text.check_tokenizer(recipe.text)  # and a missing package before a demo corpus is made
+    recipe = resolve_frontend(recipe)
+    text.check_tokenizer(recipe.text, recipe.data.language)  # and a missing package before a demo corpus is made
     source = recipe.data.train or _demo_corpus(recipe, log)
     whole = load_checked_corpus(source, recipe.data.format, recipe.data.language, log)
     if recipe.data.val is not None:
@@ -58,6 +60,8 @@ def load_dataset(recipe: Recipe, log: Log) -> Dataset:
         held_out = attrs.evolve(whole, utterances=held, rejected=[])
     spoken = [*train.utterances, *held_out.utterances]
     tokenizer = text.make_tokenizer(recipe.text, [(one.text, one.language) for one in spoken])
+    if recipe.text.vocab is not None:  # one that was made from these texts knows all of them
+        check_unknown(count_unknown(whole, spoken, tokenizer), recipe.text.max_unknown, log)
     train_part = _measured(train, tokenizer, recipe, limits, at_least=1)
     held_part = _measured(held_out, tokenizer, recipe, limits, at_least=0)
     return Dataset(train_part, held_part, tokenizer, [*train_part.corpus.rejected, *held_part.corpus.rejected])
@@ -94,7 +98,8 @@ def _measured(
 ) -> Split:
     def speakable(said: str, language: str) -> bool:
         unknown = set(tokenizer.unknown(said, language))
-        return any(letter.isalnum() and letter not in unknown for letter in normalise(said, language).lower())
+        letters = tokenizer.frontend.normalise(said, language).lower()
+        return any(letter.isalnum() and letter not in unknown for letter in letters)
 
     with ProgressBar("counting tokens") as bar:
         return Split(
@@ -105,7 +110,7 @@ def _measured(
                 recipe.audio,
                 max_text_length=limits[0],
                 max_mel_frames=limits[1],
-                tokenizer=tokenizer.digest(),
+                tokenizer=cache_key(tokenizer),
                 progress=bar,
                 at_least=at_least,
             )

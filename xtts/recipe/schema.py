@@ -157,7 +157,20 @@ class AudioSection:
 
 @attrs.frozen
 class TextSection:
-    """The tokenizer."""
+    """The text front end and the tokenizer."""
+
+    frontend: Optional[Literal["published", "xtts"]] = setting(
+        None,
+        "what a text becomes before it is tokenized: published, as XTTS-v2's 17 languages were; xtts, English and"
+        " Persian in words; unset: that of the weights a run starts from, otherwise xtts",
+        shapes_weights=GPT,
+    )
+    keep_vowel_marks: bool = setting(
+        False, "Persian: keep zabar, zir, pish, tashdid and sukun as tokens of their own", shapes_weights=GPT
+    )
+    max_unknown: float = run_setting(
+        0.05, "share of unknown tokens in the training texts above which a run is refused", **SHARE
+    )
 
     tokenizer: Literal["characters", "bpe"] = setting(
         "characters", "tokens are characters, or subwords by BPE", shapes_weights=GPT

@@ -7,20 +7,18 @@ speaking must use the same.
 
 from typing import List, Protocol
 
+from xtts.recipe.frontend import PUBLISHED, XTTS
 from xtts.text import normalise as own
 from xtts.text import splitting
 from xtts.text.published import cleaners, sentences
 from xtts.text.published.languages import LANGUAGES, base_language
 from xtts.text.splitting import AFTER_SENTENCE, Fits, TextPiece
 
-PUBLISHED, XTTS = "published", "xtts"  # values of text.frontend
-
 
 class Frontend(Protocol):
     """What happens to a text on its way to the tokenizer."""
 
     key: str  # front ends with the same key read every text alike
-    drops_unknown: bool  # whether characters without a token are left out when speaking, or read as [UNK]
 
     def normalise(self, text: str, language: str) -> str:
         """The text as a tokenizer of characters reads it."""
@@ -31,14 +29,18 @@ class Frontend(Protocol):
     def spoken(self, text: str, language: str) -> str:
         """What speaking hands to the tokenizer for a piece of text, where training hands over the piece itself."""
 
+    def whole(self, text: str, language: str) -> str:
+        """All that is said of a text, normalised."""
+
+    def keeps_unknown(self, language: str) -> bool:
+        """Whether characters without a token are read as [UNK] when speaking, and not left out."""
+
     def split(self, text: str, language: str, fits: Fits) -> List[TextPiece]:
         """The pieces that a text is said in; `fits` tells whether a piece is short enough for the model."""
 
 
 class OwnFrontend:
     """The front end of this project: English and Persian in words, other languages as they are written."""
-
-    drops_unknown = True
 
     def __init__(self, keep_vowel_marks: bool = False) -> None:
         self._keep_vowel_marks = keep_vowel_marks
@@ -54,14 +56,18 @@ class OwnFrontend:
     def spoken(self, text: str, language: str) -> str:
         return text
 
+    def whole(self, text: str, language: str) -> str:
+        return "\n\n".join(splitting.split_paragraphs(text, language, self.normalise))
+
+    def keeps_unknown(self, language: str) -> bool:
+        return False
+
     def split(self, text: str, language: str, fits: Fits) -> List[TextPiece]:
         return splitting.split_text(text, language, fits, self.normalise)
 
 
 class PublishedFrontend:
     """The front end of the published XTTS-v2."""
-
-    drops_unknown = False
 
     def __init__(self, keep_vowel_marks: bool = False) -> None:
         self._own = OwnFrontend(keep_vowel_marks)
@@ -76,6 +82,14 @@ class PublishedFrontend:
     def spoken(self, text: str, language: str) -> str:
         """In lower case before any cleaner, so that a Turkish İ becomes another letter than in training."""
         return text.strip().lower() if is_published(language) else text
+
+    def whole(self, text: str, language: str) -> str:
+        if is_published(language):
+            return cleaners.clean(self.spoken(text, language), language)
+        return self._own.whole(text, language)
+
+    def keeps_unknown(self, language: str) -> bool:
+        return is_published(language)
 
     def split(self, text: str, language: str, fits: Fits) -> List[TextPiece]:
         """Pieces as long as the language's limit allows; one that the model has no room for is split further."""

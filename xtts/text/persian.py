@@ -1,8 +1,8 @@
 """Persian text as it is spoken: one spelling of each letter, and numbers and signs in words.
 
-Vowel marks are removed, because they are written so rarely that nothing can be learnt from them; only tanvin stays
-(لطفاً), which is usually written. A half-space (ZWNJ) stays only between two letters of which the first would otherwise
-join the second.
+Vowel marks are removed, because they are written so rarely that nothing can be learnt from them, unless the recipe
+keeps them for a corpus that has them; tanvin always stays (لطفاً), as it is usually written. A half-space (ZWNJ) stays
+only between two letters of which the first would otherwise join the second.
 """
 
 import re
@@ -54,6 +54,8 @@ _ABBREVIATIONS = {
     "ق.ظ": "قبل از ظهر",
 }
 _SIGNS = {"&": "و", "+": "به‌علاوه‌ی", "=": "مساوی", "×": "ضرب در", "÷": "تقسیم بر", "%": "درصد", "@": "ات"}
+# Zabar, pish, zir, tashdid, sukun, the two rarer tanvins and the small alef.
+VOWEL_MARKS = "\u064e\u064f\u0650\u0651\u0652\u064c\u064d\u0670"
 _FOLDED_SIGNS = str.maketrans(
     {
         **dict.fromkeys("يىېےۍێ", "ی"),
@@ -61,7 +63,7 @@ _FOLDED_SIGNS = str.maketrans(
         **dict.fromkeys("ەہھةۃ", "ه"),
         **dict.fromkeys("إٱ", "ا"),  # أ stays: رأی is pronounced otherwise than رای
         **dict.fromkeys("ۀۂ", "هٔ"),
-        **dict.fromkeys("ـ\u064c\u064d\u064e\u064f\u0650\u0651\u0652\u0653\u0656\u0657\u0658\u0670", ""),  # marks
+        **dict.fromkeys(f"ـ\u0653\u0656\u0657\u0658{VOWEL_MARKS}", ""),
         **dict.fromkeys("¬", ZWNJ),  # written for it by old keyboards
         **dict.fromkeys("‘’‚‛′`´ʼ", "'"),
         **dict.fromkeys("„‟″", '"'),
@@ -70,6 +72,7 @@ _FOLDED_SIGNS = str.maketrans(
         **{"‒": "–", "―": "—", "⁄": "/", "½": " نیم ", "¼": " یک چهارم ", "¾": " سه چهارم ", "﷼": " ریال "},
     }
 )
+_FOLDED_KEEPING_MARKS = {sign: folded for sign, folded in _FOLDED_SIGNS.items() if chr(sign) not in VOWEL_MARKS}
 _SILENT_SIGNS = str.maketrans(
     {**dict.fromkeys(r"[]{}<>|\^~_*#$£€¥₹/°©®•·§¶†‡" + '"', " "), "–": " - ", "—": " - ", ",": "،", ";": "؛", "?": "؟"}
 )
@@ -86,6 +89,11 @@ def ordinal(digits: str) -> str:
 def fold(text: str) -> str:
     """Persian letters and signs in one spelling, and fractions before NFKC takes them apart."""
     return text.translate(_FOLDED_SIGNS)
+
+
+def fold_keeping_marks(text: str) -> str:
+    """Like `fold`, with the vowel marks."""
+    return text.translate(_FOLDED_KEEPING_MARKS)
 
 
 def verbalise(text: str) -> str:
@@ -139,7 +147,9 @@ _SIGN = re.compile(f"[{''.join(_SIGNS)}]")
 _QUOTED = re.compile('"([^"]*)"')
 _MONEY = f"[{''.join(_CURRENCIES)}]"
 _AMOUNT = r"(?P<amount>\d{1,3}(?:[,،]\d{3})+(?!\d)(?:[./]\d+)?|\d+(?:[./]\d+)?)"
-_LETTER = "[\u0621-\u063a\u0641-\u064a\u0671-\u06d3]"  # of the Arabic script
+_LETTER = "[\u0621-\u063a\u0641-\u064a\u064c-\u0652\u0670-\u06d3]"  # of the Arabic script, and vowel marks
+_JOINING = "بپتثجچحخسشصضطظعغفقکگلمنهیئ"
+_NOT_AFTER_JOINING = "".join(f"(?<![{_JOINING}]{f'[{VOWEL_MARKS}]' * marks})" for marks in range(3))
 _SUFFIX = "(?:ها(?:ی(?:ی|م|ت|ش|مان|تان|شان)?)?|ترین)"
 
 _LETTER_RULES: List[Rule] = [
@@ -170,6 +180,6 @@ _SPACE_RULES: List[Rule] = [
     rule(rf"(?<!{_LETTER})(ن?می) (?={_LETTER}+[متدی](?!{_LETTER}))", rf"\1{ZWNJ}"),  # می روم
     rule(rf"(?<={_LETTER}) (?={_SUFFIX}(?!{_LETTER}))", ZWNJ),  # کتاب ها
     rule(rf"(?<=ه) (?=ی(?!{_LETTER}))", ZWNJ),  # خانه ی
-    rule(rf"(?<![بپتثجچحخسشصضطظعغفقکگلمنهیئ]){ZWNJ}|{ZWNJ}(?!{_LETTER})", ""),  # between letters that do not join
+    rule(rf"{_NOT_AFTER_JOINING}{ZWNJ}|{ZWNJ}(?!{_LETTER})", ""),  # between letters that do not join
     rule(rf"(?<=[،؛؟])(?={_LETTER})", " "),
 ]

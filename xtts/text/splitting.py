@@ -10,6 +10,7 @@ from xtts.errors import XttsError
 from xtts.text.normalise import normalise
 
 Fits = Callable[[str], bool]
+Normalise = Callable[[str, str], str]  # a text and its language
 
 AFTER_SENTENCE, AFTER_CLAUSE, AFTER_WORD = 0.3, 0.12, 0.04  # seconds of silence
 _CLOSING = r"""["'”’»)\]]*"""
@@ -30,16 +31,16 @@ class TextPiece(NamedTuple):
     pause: float
 
 
-def split_text(text: str, language: str, fits: Fits) -> List[TextPiece]:
+def split_text(text: str, language: str, fits: Fits, normalise: Normalise = normalise) -> List[TextPiece]:
     """The sentences of a text, in order; `fits` tells whether a normalised text is short enough for the model."""
     pieces: List[TextPiece] = []
-    for paragraph in split_paragraphs(text, language):
+    for paragraph in split_paragraphs(text, language, normalise):
         for sentence in _split_at(paragraph, _SENTENCE):
             pieces += _split_sentence(sentence, fits)
     return [piece for piece in pieces if is_spoken(piece.text)]
 
 
-def split_paragraphs(text: str, language: str) -> List[str]:
+def split_paragraphs(text: str, language: str, normalise: Normalise = normalise) -> List[str]:
     """The paragraphs, which blank lines separate, each normalised."""
     return [normalise(paragraph, language) for paragraph in _PARAGRAPH.split(text)]
 

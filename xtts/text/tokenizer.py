@@ -1,7 +1,8 @@
 """Tokenizers of characters and of BPE: text to token ids and back.
 
-Both normalise the text, prepend a language tag such as `[en]` and encode a space as `[SPACE]`. `[START]` and `[STOP]`
-are added by the model, which asks for their ids. `[STOP]` is 0, `[UNK]` 1 and `[SPACE]` 2, as in XTTS-v2.
+Both have a front end that normalises the text, prepend a language tag such as `[en]` and encode a space as `[SPACE]`.
+`[START]` and `[STOP]` are added by the model, which asks for their ids. `[STOP]` is 0, `[UNK]` 1 and `[SPACE]` 2, as in
+XTTS-v2.
 """
 
 import hashlib
@@ -13,12 +14,14 @@ from typing import Any, Dict, Iterable, List, Protocol, Sequence, Set, Tuple, Un
 
 from xtts.errors import XttsError
 from xtts.files import write_bytes
+from xtts.recipe.frontend import XTTS
 from xtts.recipe.schema import TextSection
-from xtts.text.normalise import normalise
+from xtts.text.frontends import Frontend, OwnFrontend, make_frontend
 
 STOP, UNKNOWN, SPACE, START = "[STOP]", "[UNK]", "[SPACE]", "[START]"
 TOKENIZER = "tokenizer.json"  # file name in the folder of a run
 DEFAULT_VOCAB_SIZE = 1024  # tokens of a learned BPE vocabulary, at most
+OWN_FRONTEND = OwnFrontend()
 REPLACEMENT = "\ufffd"  # [UNK], decoded
 _DECODED = {UNKNOWN: REPLACEMENT, SPACE: " "}  # other special tokens are left out
 _SPECIAL = re.compile(r"\[.+\]")
@@ -36,6 +39,8 @@ class Tokenizer(Protocol):
     start: int
     stop: int
     languages: List[str]  # languages with a tag
+    frontend: Frontend
+    unknown_id: int
 
     def encode(self, text: str, language: str) -> List[int]:
         """The ids of the language tag and the normalised text, without `start` and `stop`."""
@@ -46,6 +51,9 @@ class Tokenizer(Protocol):
     def unknown(self, text: str, language: str) -> List[str]:
         """The distinct characters of the normalised text that have no token, sorted."""
 
+    def tokens(self, ids: Iterable[int]) -> List[str]:
+        """The ids as they are written in the vocabulary."""
+
     def digest(self) -> str:
         """The SHA-256 of the vocabulary, the same on every Python."""
 
@@ -55,15 +63,20 @@ class Tokenizer(Protocol):
 
 def make_tokenizer(settings: TextSection, texts: Texts) -> Tokenizer:
     """The tokenizer of a recipe; one of characters, or of BPE without a file, is built from `texts`."""
+    frontend = make_frontend(settings.frontend or XTTS, settings.keep_vowel_marks)
     if settings.tokenizer == "characters":
-        return CharacterTokenizer.build(texts)
+        return CharacterTokenizer.build(texts, frontend)
     if settings.vocab is None:
-        return BPETokenizer.learn(texts, settings.vocab_size or DEFAULT_VOCAB_SIZE)
-    return BPETokenizer.load(settings.vocab)
+        return BPETokenizer.learn(texts, settings.vocab_size or DEFAULT_VOCAB_SIZE, frontend)
+    return BPETokenizer.load(settings.vocab, frontend)
 
 
-def check_tokenizer(settings: TextSection) -> None:
-    """Raise a TextError if the recipe's tokenizer needs a package or a file that is missing."""
+def check_tokenizer(settings: TextSection, language: str = "en") -> None:
+    """Raise an error if the recipe's tokenizer needs a package, or a file, that is missing.
+
+    `language`: of the corpus, for the packages of its front end.
+    """
+    make_frontend(settings.frontend or XTTS).normalise("1", language)
     if settings.tokenizer == "bpe":
         _library()
         try:
@@ -73,10 +86,11 @@ def check_tokenizer(settings: TextSection) -> None:
             raise TextError(f"text.vocab: {error}") from None
 
 
-def load_tokenizer(path: Union[str, Path]) -> Tokenizer:
+def load_tokenizer(path: Union[str, Path], frontend: Frontend = OWN_FRONTEND) -> Tokenizer:
     """The tokenizer in a file that `save` wrote, of characters or of BPE."""
     kind = _parse(_read(path), path).get("kind")
-    return CharacterTokenizer.load(path) if kind == CharacterTokenizer.KIND else BPETokenizer.load(path)
+    loader = CharacterTokenizer.load if kind == CharacterTokenizer.KIND else BPETokenizer.load
+    return loader(path, frontend)
 
 
 class CharacterTokenizer:
@@ -84,33 +98,34 @@ class CharacterTokenizer:
 
     KIND = "characters"
 
-    def __init__(self, languages: Iterable[str], characters: Iterable[str]) -> None:
+    def __init__(self, languages: Iterable[str], characters: Iterable[str], frontend: Frontend = OWN_FRONTEND) -> None:
+        self.frontend = frontend
         self.languages = sorted(set(languages))
         self.characters = "".join(sorted(set(characters) - {" "}))
         self._tokens = [STOP, UNKNOWN, SPACE, START, *map("[{}]".format, self.languages), *self.characters]
         self.size = len(self._tokens)
-        self.stop, self._unknown, self._space, self.start = range(4)
+        self.stop, self.unknown_id, self._space, self.start = range(4)
         first = self.size - len(self.characters)
         self._ids = {" ": self._space, **{character: first + n for n, character in enumerate(self.characters)}}
         self._tags = {language: 4 + n for n, language in enumerate(self.languages)}
 
     @classmethod
-    def build(cls, texts: Texts) -> "CharacterTokenizer":
+    def build(cls, texts: Texts, frontend: Frontend = OWN_FRONTEND) -> "CharacterTokenizer":
         """A tokenizer with every language and every character in `texts`."""
         languages: Set[str] = set()
         characters: Set[str] = set()
         for text, language in texts:
             languages.add(language.lower())
-            characters.update(normalise(text, language))
+            characters.update(frontend.normalise(text, language))
         if not characters - {" "}:
             raise TextError("the corpus has no characters to build a tokenizer from; check its texts")
-        return cls(languages, characters)
+        return cls(languages, characters, frontend)
 
     @classmethod
-    def load(cls, path: Union[str, Path]) -> "CharacterTokenizer":
+    def load(cls, path: Union[str, Path], frontend: Frontend = OWN_FRONTEND) -> "CharacterTokenizer":
         tables = _parse(_read(path), path)
         try:
-            loaded = cls([str(language) for language in tables["languages"]], str(tables["characters"]))
+            loaded = cls([str(language) for language in tables["languages"]], str(tables["characters"]), frontend)
         except (KeyError, TypeError):
             loaded = None
         if loaded is None or loaded._tables() != tables:
@@ -119,13 +134,17 @@ class CharacterTokenizer:
 
     def encode(self, text: str, language: str) -> List[int]:
         tag = _tag(language, self._tags)
-        return [tag, *(self._ids.get(character, self._unknown) for character in normalise(text, language))]
+        characters = self.frontend.normalise(text, language)
+        return [tag, *(self._ids.get(character, self.unknown_id) for character in characters)]
 
     def decode(self, ids: Iterable[int]) -> str:
         return _decode(ids, self._tokens)
 
     def unknown(self, text: str, language: str) -> List[str]:
-        return sorted(set(normalise(text, language)) - self._ids.keys())
+        return sorted(set(self.frontend.normalise(text, language)) - self._ids.keys())
+
+    def tokens(self, ids: Iterable[int]) -> List[str]:
+        return [self._tokens[number] for number in ids]
 
     def digest(self) -> str:
         return hashlib.sha256(self._content()).hexdigest()
@@ -143,10 +162,11 @@ class CharacterTokenizer:
 class BPETokenizer:
     """BPE with a `vocab.json` as XTTS-v2 ships it, by the package tokenizers. Text is lower-cased.
 
-    The published vocabulary has Chinese, Japanese and Korean in Latin letters, and expects texts to be romanised.
+    The published vocabulary has Chinese, Japanese and Korean in Latin letters, as the published front end writes them.
     """
 
-    def __init__(self, content: bytes, name: str) -> None:
+    def __init__(self, content: bytes, name: str, frontend: Frontend = OWN_FRONTEND) -> None:
+        self.frontend = frontend
         self._content = content
         self._name = name
         self._bpe = _bpe(content, name)
@@ -157,7 +177,7 @@ class BPETokenizer:
         if missing:
             raise TextError(f"{name} has no token {', '.join(missing)}; name the vocab.json that comes with XTTS-v2")
         self.size = max(ids.values()) + 1
-        self.start, self.stop = ids[START], ids[STOP]
+        self.start, self.stop, self.unknown_id = ids[START], ids[STOP], ids[UNKNOWN]
         self._tokens = [""] * self.size
         for token, number in ids.items():
             self._tokens[number] = token
@@ -165,13 +185,13 @@ class BPETokenizer:
         self.languages = sorted(self._tags)
 
     @classmethod
-    def load(cls, path: Union[str, Path]) -> "BPETokenizer":
-        return cls(_read(path), str(path))
+    def load(cls, path: Union[str, Path], frontend: Frontend = OWN_FRONTEND) -> "BPETokenizer":
+        return cls(_read(path), str(path), frontend)
 
     @classmethod
-    def learn(cls, texts: Texts, size: int) -> "BPETokenizer":
+    def learn(cls, texts: Texts, size: int, frontend: Frontend = OWN_FRONTEND) -> "BPETokenizer":
         """Train BPE on `texts`: at most `size` tokens, or as many as there are language tags and characters."""
-        counts = Counter((language.lower(), cls._preprocess(text, language)) for text, language in texts)
+        counts = Counter((language.lower(), frontend.bpe_text(text, language)) for text, language in texts)
         special = [STOP, UNKNOWN, SPACE, START, *(f"[{one}]" for one in sorted({language for language, _ in counts}))]
         library = _library()
         bpe = library.Tokenizer(library.models.BPE(unk_token=UNKNOWN))
@@ -181,30 +201,28 @@ class BPETokenizer:
         model = json.loads(bpe.to_str())["model"]
         if len(model["vocab"]) == len(special):
             raise TextError("the corpus has no characters to build a tokenizer from; check its texts")
-        return cls(_vocab_json(special, model["vocab"], model["merges"]), "the vocabulary of the corpus")
+        return cls(_vocab_json(special, model["vocab"], model["merges"]), "the vocabulary of the corpus", frontend)
 
     def encode(self, text: str, language: str) -> List[int]:
         tag = self._tokens[_tag(language, self._tags, f" of {self._name}")]
-        ids: List[int] = self._bpe.encode(tag + self._preprocess(text, language).replace(" ", SPACE)).ids
+        ids: List[int] = self._bpe.encode(tag + self.frontend.bpe_text(text, language).replace(" ", SPACE)).ids
         return ids
 
     def decode(self, ids: Iterable[int]) -> str:
         return _decode(ids, self._tokens)
 
     def unknown(self, text: str, language: str) -> List[str]:
-        characters = sorted(set(self._preprocess(text, language)) - {" "})
+        characters = sorted(set(self.frontend.bpe_text(text, language)) - {" "})
         return [character for character in characters if self._bpe.token_to_id(character) is None]
+
+    def tokens(self, ids: Iterable[int]) -> List[str]:
+        return [self._tokens[number] for number in ids]
 
     def digest(self) -> str:
         return hashlib.sha256(self._content).hexdigest()
 
     def save(self, path: Union[str, Path]) -> None:
         write_bytes(Path(path), self._content)
-
-    @staticmethod
-    def _preprocess(text: str, language: str) -> str:
-        """Lower case, and no square brackets, which could spell a special token."""
-        return normalise(text, language).lower().replace("[", "(").replace("]", ")")
 
 
 def _tag(language: str, tags: Dict[str, int], where: str = "") -> int:

@@ -12,6 +12,7 @@ import numpy as np
 from xtts.files import json_digest
 from xtts.planning.dataset import Dataset
 from xtts.planning.plan import Plan
+from xtts.recipe.frontend import resolve_frontend
 from xtts.recipe.schema import Recipe, setting_names
 from xtts.training.cluster.collectives import CollectiveError, Collectives
 from xtts.training.stages import STAGES
@@ -94,6 +95,6 @@ def _data_facts(stage: Stage, dataset: Dataset, plan: Plan) -> Fingerprint:
 
 def _defaults(names: Fingerprint) -> Fingerprint:
     """The default values of the named settings."""
-    tables = Recipe().as_tables()
+    tables = resolve_frontend(Recipe()).as_tables()
     settings = {name: name.split(".") for name in names if "." in name}
     return {name: tables[section].get(key) for name, (section, key) in settings.items()}

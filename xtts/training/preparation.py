@@ -19,6 +19,7 @@ from xtts.planning.dataset import Dataset, Log, Split, load_dataset, plan_datase
 from xtts.planning.plan import Plan, resolve_shapes
 from xtts.planning.sizes import SIZES
 from xtts.recipe import loading
+from xtts.recipe.frontend import resolve_frontend
 from xtts.recipe.schema import Recipe
 from xtts.reporting.tensorboard import TensorBoard
 from xtts.text.tokenizer import TOKENIZER
@@ -42,10 +43,12 @@ def prepare_run(recipe: Recipe, placement: Placement, collectives: Collectives, 
     """Load the dataset and plan the run on the placed devices; workers of a cluster check that they agree."""
     folder = Path(recipe.run.folder) / recipe.run.name
     published = _read_published(recipe)
-    shapes = None
+    shapes = frontend = None
     if collectives.is_chief:
+        frontend = resolve_frontend(recipe).text.frontend
         shapes = resolve_shapes(recipe, _shapes_begun_with(folder), placement.has_gpu).data.shapes
     recipe = attrs.evolve(recipe, data=attrs.evolve(recipe.data, shapes=collectives.broadcast_json(shapes)))
+    recipe = attrs.evolve(recipe, text=attrs.evolve(recipe.text, frontend=collectives.broadcast_json(frontend)))
     with collectives.chief_first():
         dataset = load_dataset(recipe, log)
     plan = plan_dataset(recipe, dataset, stages_of(recipe), placement.replicas)

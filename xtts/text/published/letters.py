@@ -16,9 +16,7 @@ _LATIN: Sequence[Range] = (
     *((0x2C60, 0x2C7B), (0x2C7E, 0x2C7F), (0xA722, 0xA76F), (0xA771, 0xA787), (0xA78B, 0xA78E), (0xA790, 0xA7B9)),
     *((0xA7FA, 0xA7FA), (0xAB30, 0xAB5A), (0xAB60, 0xAB64), (0xFF21, 0xFF3A), (0xFF41, 0xFF5A)),
 )
-_OTHERS_WITH_CASE = (
-    "абвгдежзийклмнопрстуфхцчшщъыьэюяё" "әөүҗңһ" "іїєґ" "ѓѕјљњќѐѝ" "αβγδεζηθικλμνξοπρςστυφχψωάέίόώήύ"
-)
+_OTHERS_WITH_CASE = "абвгдежзийклмнопрстуфхцчшщъыьэюяёәөүҗңһіїєґѓѕјљњќѐѝαβγδεζηθικλμνξοπρςστυφχψωάέίόώήύ"
 _WITHOUT_CASE: Sequence[Range] = (
     *((0x591, 0x5F4), (0x620, 0x64A), (0x66E, 0x6D5), (0x6E5, 0x6FF), (0x750, 0x77F), (0x8A0, 0x8BD)),
     *((0x900, 0x97F), (0x980, 0x9FF), (0xB80, 0xBFF), (0xC00, 0xCFF), (0xD80, 0xDFF), (0x1100, 0x137F)),
@@ -39,9 +37,7 @@ _EMOJI: Sequence[Range] = (
 )
 PUNCTUATION = "… …… , : ; ! ? ¿ ؟ ¡ ( ) [ ] { } < > _ # * & 。 ？ ！ ， 、 ； ： ～ · । ، ۔ ؛ ٪".split()
 QUOTES = [*"' \" ” “ ` ‘ ´ ’ ‚ , „ » « 「 」 『 』 （ ） 〔 〕 【 】 《 》 ⟦ ⟧".split(), *"\u2329\u232a\u3008\u3009"]
-CURRENCIES = (
-    "$ £ € ¥ ฿ US$ C$ A$ ₽ ﷼ ₴ ₠ ₡ ₢ ₣ ₤ ₥ ₦ ₧ ₨ ₩ ₪ ₫ ₭ ₮ ₯ ₰ ₱ ₲ ₳ ₵ ₶ ₷ ₸ ₹ ₺ ₻ ₼ ₾ ₿".split()
-)
+CURRENCIES = "$ £ € ¥ ฿ US$ C$ A$ ₽ ﷼ ₴ ₠ ₡ ₢ ₣ ₤ ₥ ₦ ₧ ₨ ₩ ₪ ₫ ₭ ₮ ₯ ₰ ₱ ₲ ₳ ₵ ₶ ₷ ₸ ₹ ₺ ₻ ₼ ₾ ₿".split()
 UNITS = (
     "km km² km³ m m² m³ dm dm² dm³ cm cm² cm³ mm mm² mm³ ha µm nm yd in ft kg g mg µg t lb oz m/s km/h kmh mph hPa Pa "
     "mbar mb MB kb KB gb GB tb TB T G M K % км км² км³ м м² м³ дм дм² дм³ см см² см³ мм мм² мм³ нм кг г мг м/с км/ч "

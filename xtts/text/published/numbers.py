@@ -16,7 +16,7 @@ _CARDINAL = re.compile("[0-9]+")
 _DECIMAL = re.compile("[0-9]+[.,][0-9]+")
 _GROUPED = {  # numbers that may have separators of thousands
     ",": re.compile(r"\b\d{1,3}(?:,\d{3})*(?:\.\d+)?\b"),
-    ".": re.compile(r"\b\d{1,3}(?:.\d{3})*(?:,\d+)?\b"),  # any character may stand between groups; only dots are removed
+    ".": re.compile(r"\b\d{1,3}(?:.\d{3})*(?:,\d+)?\b"),  # any character may stand between them
 }
 _CURRENCIES = {code: rf"{sign}[0-9.,]*[0-9]+|[0-9.,]*[0-9]+{sign}" for code, sign in (("GBP", "£"), ("USD", r"\$"))}
 _CURRENCIES["EUR"] = "[0-9.,]*[0-9]+€|€[0-9.,]*[0-9]+"
@@ -94,5 +94,3 @@ class _NumberReader:
         if self._language == "hi":
             return hindi.cardinal(digits)
         return " ".join(str(self._num2words(int(digit), lang=self._language)) for digit in digits)
-
-

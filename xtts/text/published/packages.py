@@ -27,9 +27,7 @@ def import_package(module: str, package: str, language: str, needed_for: str) ->
         pass
     remedy = "pip install 'xtts[languages]'"
     if package == "cutlet" and sys.version_info >= COMPILED_SINCE:
-        remedy = (
-            "pip install cutlet unidic-lite, which needs a C++ compiler on this Python; on Python 3.8 to 3.12 it does not"
-        )
+        remedy = "pip install cutlet unidic-lite, which needs a C++ compiler on this Python, or use Python 3.8 to 3.12"
     raise PackageError(
         f"{NAMES[language]}: the published text front end needs the package {package} {needed_for}; run: {remedy}"
     )

@@ -40,18 +40,16 @@ def split_text(text: str, language: str) -> List[str]:
 
 def sentences(text: str, language: str) -> Iterator[str]:
     """The sentences of a text, with the marks and closing quotes that follow their full stops."""
-    first = last = None
+    first = last = 0
     ended = False  # whether a full stop has been read
     for token in _tokens(text, language):
         ends = token.text in FULL_STOPS
         if ended and not ends and not _is_punctuation(token.text):
-            assert first is not None and last is not None
             yield text[first:last]
-            first, ended = None, False
-        first = token.start if first is None else first
+            first, ended = token.start, False
         last = token.end
         ended = ended or ends
-    if first is not None:
+    if last:
         yield text[first:last]
 
 

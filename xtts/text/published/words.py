@@ -9,9 +9,8 @@ import re
 from functools import lru_cache
 from typing import Dict, FrozenSet, Iterable, Iterator, List, NamedTuple, Sequence, Tuple
 
-from xtts.text.published.letters import CURRENCIES, PUNCTUATION, QUOTES, UNITS
+from xtts.text.published.letters import CURRENCIES, PUNCTUATION, QUOTES, UNITS, lower_letters, pictures, upper_letters
 from xtts.text.published.letters import letters as _letters
-from xtts.text.published.letters import lower_letters, pictures, upper_letters
 
 _INITIALS = [f"{letter}." for letter in "abcdefghijklmnopqrstuvwxyzäöü"]
 _EMOTICONS = (
@@ -50,7 +49,8 @@ _DEGREES = {f"°{scale}." for scale in "cfkCFK"}  # of which the full stop is a 
 _SCHEME = r"(?:[\w+\-.]{2,}://)?"
 _USER = r"(?:\S+(?::\S*)?@)?"
 _NOT_LOCAL = (
-    r"(?!(?:10|127)(?:\.\d{1,3}){3})(?!(?:169\.254|192\.168)(?:\.\d{1,3}){2})(?!172\.(?:1[6-9]|2\d|3[01])(?:\.\d{1,3}){2})"
+    r"(?!(?:10|127)(?:\.\d{1,3}){3})(?!(?:169\.254|192\.168)(?:\.\d{1,3}){2})"
+    r"(?!172\.(?:1[6-9]|2\d|3[01])(?:\.\d{1,3}){2})"
 )
 _ADDRESS = (
     _NOT_LOCAL + r"(?:[1-9]\d?|1\d\d|2[01]\d|22[0-3])(?:\.(?:1?\d{1,2}|2[0-4]\d|25[0-5])){2}"
@@ -194,7 +194,7 @@ def _rules(language: str) -> _Rules:
     after = [*marks, *ellipses, *quote_marks, r"(?<=[0-9])\+", f"(?<=[0-9])(?:{currencies})", f"(?<=[0-9])(?:{units})"]
     after += [] if arabic else [picture, "—", "–", r"(?<=°[FfCcKk])\."]
     after += [] if arabic or spanish else ["'s", "'S", "’s", "’S"]
-    after += [] if arabic else [rf"(?<=[0-9{_class(small)}%²\-+{_class(''.join(PUNCTUATION) + '|(?:)' + dashed)}])\."]
+    after += [] if arabic else [rf"(?<=[0-9{small}%²\-+{_class(''.join(PUNCTUATION) + '|(?:)' + dashed)}])\."]
     after += [rf"(?<=[{capital}][{capital}])\."]
     hyphens = "-|–|—|--|---|——|~"
     calculated = r"[+*^]" if spanish else r"[+\-*^]"

@@ -301,7 +301,8 @@ class GptSamples:
         recordings = Recordings(split, recipe.audio.sample_rate)
         samples, _ = reference_shape(recipe.audio, recipe.data.reference_seconds, gpt.size.max_recording_frames)
         voices = np.stack([np.resize(recordings.wave(one.voice), samples) for one in sentences])
-        ids = [tokenizer.encode(one.text, one.language)[: gpt.size.max_text_tokens] for one in sentences]
+        spoken = [(tokenizer.frontend.spoken(one.text, one.language), one.language) for one in sentences]
+        ids = [tokenizer.encode(*one)[: gpt.size.max_text_tokens] for one in spoken]
         text = np.zeros((len(ids), max(len(row) for row in ids)), np.int32)
         for number, row in enumerate(ids):
             text[number, : len(row)] = row
