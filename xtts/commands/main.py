@@ -25,6 +25,7 @@ VERBS: Dict[str, Union[str, Dict[str, str]]] = {  # the module of each verb, or 
     "stats": "corpus.stats",
     "corpus": {"demo": "corpus.demo", "check": "corpus.check"},
     "say": "say",
+    "text": "text",
     "evaluate": "evaluate",
     "import": "weights.import_checkpoint",
     "export": "weights.export",

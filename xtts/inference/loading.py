@@ -4,11 +4,10 @@ A run's recipe and plan state how it was trained, and so its limits: text length
 An import has the limits of the published model.
 """
 
-import contextlib
 import hashlib
 import json
 from pathlib import Path
-from typing import Any, Dict, NamedTuple, Optional, Union
+from typing import Any, Dict, Optional, Union
 
 import attrs
 import numpy as np
@@ -20,7 +19,6 @@ from xtts.model.decoder import SAMPLE_RATE, WaveformDecoder
 from xtts.model.gpt import Gpt, Tokens
 from xtts.model.speaker import SpeakerEncoder
 from xtts.pipeline.features import reference_spec, samples_for
-from xtts.planning.sizes import FRAMES_PER_CODE
 from xtts.recipe.frontend import PUBLISHED, load_run_recipe
 from xtts.recipe.schema import AudioSection, Recipe
 from xtts.text import tokenizer as text
@@ -29,6 +27,7 @@ from xtts.training.checkpoint import Checkpoints
 from xtts.training.stages import STAGES
 from xtts.weights import assignment, model_folder
 from xtts.weights.layout import MEL_STATS, PREFIXES, ModelDescription
+from xtts.weights.limits import read_limits
 from xtts.weights.safetensors_file import Tensors
 
 REFERENCE_SECONDS = 6.0  # of a reference that the published model encodes at a time
@@ -104,7 +103,7 @@ def load_model(folder: Union[str, Path]) -> LoadedModel:
     audio = recipe.audio if recipe else attrs.evolve(AudioSection(), n_mels=model.n_mels)
     seconds = recipe.data.reference_seconds if recipe else REFERENCE_SECONDS
     is_published = model.is_published and (recipe is None or recipe.model.weights is not None)
-    limits = _limits(folder, model, is_published)
+    limits = read_limits(folder, model.size.gpt, is_published)
     parts = _load_parts(model, tensors, tokenizer, use_stop_token=is_published)
     spec = reference_spec(audio)
     reference_frames = min(
@@ -172,25 +171,6 @@ def _vocabulary_path(folder: Path, recipe: Optional[Recipe]) -> Path:
         remedy = "run its recipe again" if recipe is not None else "import it again with --vocab vocab.json"
         raise LoadingError(f"{folder}: it has no {path.name}, which is needed to tokenize text; {remedy}")
     return path
-
-
-class _Limits(NamedTuple):
-    text_tokens: int
-    codes: int
-    tokens_per_code: Optional[float] = None
-
-
-def _limits(folder: Path, model: ModelDescription, is_published: bool) -> _Limits:
-    """The longest text and the most codes. Of a run: those of training, because later positions are untrained."""
-    gpt = model.size.gpt
-    limits = _Limits(gpt.max_text_tokens, gpt.audio_positions - 3)
-    if not is_published:
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            plan = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
-            text = max(int(shape["text_length"]) for shape in plan["shapes"])
-            codes = max(int(shape["mel_frames"]) for shape in plan["shapes"]) // FRAMES_PER_CODE
-            limits = _Limits(min(limits.text_tokens, text), min(limits.codes, codes), plan.get("pace"))
-    return limits
 
 
 def _unfinished_message(folder: Path, recipe: Recipe) -> str:

@@ -23,15 +23,13 @@ from xtts.inference.loading import LoadedModel, load_model
 from xtts.inference.vocoder import fade_edges, make_vocoder
 from xtts.inference.voices import Note, Voice, VoiceError
 from xtts.text.splitting import TextPiece, is_spoken
+from xtts.text.tokenizer import encode_spoken
 from xtts.training.reference_voices import VOICES
+from xtts.weights.limits import Limits
 
 PathLike = Union[str, Path]
 References = Union[Voice, PathLike, Sequence[PathLike]]
 
-# A text that may need more codes than the model can generate is split. Its need is estimated from the speaking rate in
-# training, with a margin for slower voices; for a published model, from a slow speaking rate.
-SLOW_VOICE_MARGIN = 1.1
-CODES_PER_CHARACTER = 2
 MIN_SPEED, MAX_SPEED = 0.5, 2.0
 MAX_SEED = 2**31 - 1
 FIRST_CHUNK_CODES, CHUNK_CODES = 16, 32  # codes in the first chunk of a stream, and in all others
@@ -202,15 +200,12 @@ class Synthesizer:
         return known
 
     def _fits(self, text: str, language: str) -> bool:
-        model, tokens = self.model, len(self.model.tokenizer.encode(text, language))
-        if model.tokens_per_code:
-            return tokens <= min(model.max_text_tokens, model.max_codes * model.tokens_per_code / SLOW_VOICE_MARGIN)
-        return tokens <= model.max_text_tokens and CODES_PER_CHARACTER * len(text) <= max(model.max_codes, 64)
+        limits = Limits(self.model.max_text_tokens, self.model.max_codes, self.model.tokens_per_code)
+        return limits.fits(len(self.model.tokenizer.encode(text, language)), len(text))
 
     def _generate(self, utterance: "_Utterance", number: int, counts: Iterable[int] = ()) -> Iterator[GeneratedCodes]:
         """Generate the codes of a sentence. Each sentence has its own seed."""
-        tokenizer, language = self.model.tokenizer, utterance.language
-        ids = tokenizer.encode(tokenizer.frontend.spoken(utterance.pieces[number].text, language), language)
+        ids = encode_spoken(self.model.tokenizer, utterance.pieces[number].text, utterance.language)
         params = attrs.evolve(utterance.params, seed=(utterance.params.seed + 7919 * number) % (MAX_SEED + 1))
         return self.generator.generate(ids, utterance.voice, params, counts)
 

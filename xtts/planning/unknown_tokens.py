@@ -64,9 +64,8 @@ def check_unknown(found: UnknownTokens, max_share: float, log: Callable[[str], N
     """Log what is unknown, or raise a TextError if it is more than the recipe allows."""
     if found.share > max_share:
         raise TextError(
-            f"{found.text()}; more than text.max_unknown = {max_share:g} of all. Add their tokens to the vocabulary and "
-            "import the weights with it and --extend, or write another text.frontend, the corpus's data.language, or a "
-            "larger text.max_unknown"
+            f"{found.text()}; more than text.max_unknown = {max_share:g} allows. Add tokens to the vocabulary and"
+            " import the weights with it and --extend, or correct text.frontend, data.language or text.max_unknown"
         )
     if found.unknown:
         log(f"note: {found.text()}")

@@ -5,7 +5,7 @@ published one, those of another run with that run's.
 """
 
 from pathlib import Path
-from typing import Optional, Union
+from typing import Literal, Optional, Union
 
 import attrs
 
@@ -13,7 +13,9 @@ from xtts.errors import XttsError
 from xtts.recipe.loading import load_recipe
 from xtts.recipe.schema import Recipe
 
-PUBLISHED, XTTS = "published", "xtts"  # values of text.frontend
+Name = Literal["published", "xtts"]
+PUBLISHED: Name = "published"
+XTTS: Name = "xtts"
 RECIPE = "recipe.toml"  # in the folder of a run
 
 
@@ -46,7 +48,7 @@ def _begun(recipe: Recipe) -> Optional[Recipe]:
         return None
 
 
-def _frontend_of(weights: Path) -> str:
+def _frontend_of(weights: Path) -> Name:
     """The front end that weights were trained with."""
     for folder in (weights, weights.parent):
         if (folder / RECIPE).is_file():

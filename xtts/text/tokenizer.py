@@ -54,6 +54,9 @@ class Tokenizer(Protocol):
     def tokens(self, ids: Iterable[int]) -> List[str]:
         """The ids as they are written in the vocabulary."""
 
+    def read_text(self, text: str, language: str) -> str:
+        """The text that is encoded, after the front end."""
+
     def digest(self) -> str:
         """The SHA-256 of the vocabulary, the same on every Python."""
 
@@ -91,6 +94,11 @@ def load_tokenizer(path: Union[str, Path], frontend: Frontend = OWN_FRONTEND) ->
     kind = _parse(_read(path), path).get("kind")
     loader = CharacterTokenizer.load if kind == CharacterTokenizer.KIND else BPETokenizer.load
     return loader(path, frontend)
+
+
+def encode_spoken(tokenizer: Tokenizer, text: str, language: str) -> List[int]:
+    """The ids of a piece of text as speaking reads it, which may differ from what training reads."""
+    return tokenizer.encode(tokenizer.frontend.spoken(text, language), language)
 
 
 class CharacterTokenizer:
@@ -134,14 +142,17 @@ class CharacterTokenizer:
 
     def encode(self, text: str, language: str) -> List[int]:
         tag = _tag(language, self._tags)
-        characters = self.frontend.normalise(text, language)
+        characters = self.read_text(text, language)
         return [tag, *(self._ids.get(character, self.unknown_id) for character in characters)]
 
     def decode(self, ids: Iterable[int]) -> str:
         return _decode(ids, self._tokens)
 
     def unknown(self, text: str, language: str) -> List[str]:
-        return sorted(set(self.frontend.normalise(text, language)) - self._ids.keys())
+        return sorted(set(self.read_text(text, language)) - self._ids.keys())
+
+    def read_text(self, text: str, language: str) -> str:
+        return self.frontend.normalise(text, language)
 
     def tokens(self, ids: Iterable[int]) -> List[str]:
         return [self._tokens[number] for number in ids]
@@ -205,15 +216,18 @@ class BPETokenizer:
 
     def encode(self, text: str, language: str) -> List[int]:
         tag = self._tokens[_tag(language, self._tags, f" of {self._name}")]
-        ids: List[int] = self._bpe.encode(tag + self.frontend.bpe_text(text, language).replace(" ", SPACE)).ids
+        ids: List[int] = self._bpe.encode(tag + self.read_text(text, language).replace(" ", SPACE)).ids
         return ids
 
     def decode(self, ids: Iterable[int]) -> str:
         return _decode(ids, self._tokens)
 
     def unknown(self, text: str, language: str) -> List[str]:
-        characters = sorted(set(self.frontend.bpe_text(text, language)) - {" "})
+        characters = sorted(set(self.read_text(text, language)) - {" "})
         return [character for character in characters if self._bpe.token_to_id(character) is None]
+
+    def read_text(self, text: str, language: str) -> str:
+        return self.frontend.bpe_text(text, language)
 
     def tokens(self, ids: Iterable[int]) -> List[str]:
         return [self._tokens[number] for number in ids]

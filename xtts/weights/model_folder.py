@@ -22,7 +22,7 @@ PathLike = Union[str, Path]
 
 def read_model_folder(folder: PathLike) -> Tuple[ModelDescription, Tensors]:
     """A folder's model description and its tensors, checked against each other."""
-    path, model = _read_description(folder)
+    path, model = _find_description(folder)
     tensors, _ = safetensors_file.read_safetensors(path.with_name(MODEL))
     _check_layout(model, tensors, str(path.with_name(MODEL)))
     return model, tensors
@@ -30,10 +30,20 @@ def read_model_folder(folder: PathLike) -> Tuple[ModelDescription, Tensors]:
 
 def is_published(folder: Optional[PathLike]) -> bool:
     """Whether a folder holds published weights, or a model trained from them; None: no folder, so not."""
-    return folder is not None and _read_description(folder)[1].is_published
+    return folder is not None and read_description(folder).is_published
 
 
-def _read_description(folder: PathLike) -> Tuple[Path, ModelDescription]:
+def read_description(folder: PathLike) -> ModelDescription:
+    """A folder's model description."""
+    return _find_description(folder)[1]
+
+
+def has_model(folder: PathLike) -> bool:
+    """Whether a folder, of an import or of a run, has a model description."""
+    return any((Path(folder) / inner / SIZES).is_file() for inner in ("", RUN_MODEL))
+
+
+def _find_description(folder: PathLike) -> Tuple[Path, ModelDescription]:
     """The path of a folder's model description, and the description."""
     folder = Path(folder)
     if not folder.is_dir():

@@ -14,7 +14,7 @@ from xtts.planning.shapes import Shape, ShapePlan, code_count, joint_length
 from xtts.planning.sizes import FRAMES_PER_CODE, LATENTS, SIZES, ModelSize
 from xtts.progress import ProgressBar
 from xtts.recipe.schema import Recipe
-from xtts.text.tokenizer import Tokenizer
+from xtts.text.tokenizer import Tokenizer, encode_spoken
 from xtts.training.stages.samples import MAX_SAMPLES, SampleWriter
 from xtts.training.stages.stage import Batch, Stage, StageLosses, StepPiece, Tensor, Tensors, tensor_digest
 from xtts.weights import assignment, model_folder
@@ -301,8 +301,7 @@ class GptSamples:
         recordings = Recordings(split, recipe.audio.sample_rate)
         samples, _ = reference_shape(recipe.audio, recipe.data.reference_seconds, gpt.size.max_recording_frames)
         voices = np.stack([np.resize(recordings.wave(one.voice), samples) for one in sentences])
-        spoken = [(tokenizer.frontend.spoken(one.text, one.language), one.language) for one in sentences]
-        ids = [tokenizer.encode(*one)[: gpt.size.max_text_tokens] for one in spoken]
+        ids = [encode_spoken(tokenizer, one.text, one.language)[: gpt.size.max_text_tokens] for one in sentences]
         text = np.zeros((len(ids), max(len(row) for row in ids)), np.int32)
         for number, row in enumerate(ids):
             text[number, : len(row)] = row
