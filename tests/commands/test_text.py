@@ -12,6 +12,7 @@ from speakers import make_run
 from xtts.commands import main
 
 pytest.importorskip("tokenizers")
+pytest.importorskip("num2words")
 
 
 @pytest.fixture

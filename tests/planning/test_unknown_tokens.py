@@ -9,6 +9,7 @@ from xtts.recipe.schema import DataSection, Recipe, TextSection
 from xtts.text.tokenizer import TextError
 
 pytest.importorskip("tokenizers")
+pytest.importorskip("num2words")
 
 
 def corpus(folder, texts):

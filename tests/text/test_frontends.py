@@ -11,6 +11,8 @@ from xtts.text.normalise import normalise
 from xtts.text.persian import VOWEL_MARKS
 from xtts.text.tokenizer import BPETokenizer, TextError, load_tokenizer, make_tokenizer
 
+pytest.importorskip("num2words")
+
 MARKED = "کِتابِ خوب، مُعَلِّم و دُکّان"
 PLAIN = "کتاب خوب، معلم و دکان"
 PUBLISHED, OWN = make_frontend("published"), make_frontend("xtts")

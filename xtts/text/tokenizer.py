@@ -77,9 +77,9 @@ def make_tokenizer(settings: TextSection, texts: Texts) -> Tokenizer:
 def check_tokenizer(settings: TextSection, language: str = "en") -> None:
     """Raise an error if the recipe's tokenizer needs a package, or a file, that is missing.
 
-    `language`: of the corpus, for the packages of its front end.
+    `language`: of the corpus, for the packages that its front end needs for any text.
     """
-    make_frontend(settings.frontend or XTTS).normalise("1", language)
+    make_frontend(settings.frontend or XTTS).normalise("a", language)
     if settings.tokenizer == "bpe":
         _library()
         try:

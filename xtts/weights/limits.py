@@ -3,7 +3,7 @@
 import contextlib
 import json
 from pathlib import Path
-from typing import NamedTuple, Optional
+from typing import NamedTuple, Optional, Union
 
 from xtts.planning.sizes import FRAMES_PER_CODE, GptSize
 
@@ -28,12 +28,12 @@ class Limits(NamedTuple):
         return tokens <= self.text_tokens and CODES_PER_CHARACTER * characters <= max(self.codes, MIN_CODES)
 
 
-def read_limits(folder: Path, gpt: GptSize, is_published: bool) -> Limits:
+def read_limits(folder: Union[str, Path], gpt: GptSize, is_published: bool) -> Limits:
     """The limits of a model; of one trained from scratch those of training, because later positions are untrained."""
     limits = Limits(gpt.max_text_tokens, gpt.audio_positions - 3)
     if not is_published:
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            plan = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
+            plan = json.loads((Path(folder) / "plan.json").read_text(encoding="utf-8"))
             text = max(int(shape["text_length"]) for shape in plan["shapes"])
             codes = max(int(shape["mel_frames"]) for shape in plan["shapes"]) // FRAMES_PER_CODE
             limits = Limits(min(limits.text_tokens, text), min(limits.codes, codes), plan.get("pace"))
