@@ -19,8 +19,8 @@ from commands import BLOCK, RUN_BY_CI, TYPED, blocks, statements, typed, verb
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 GUIDE = """
-    recipes corpus_and_plan text training speaking decoding cluster data_service tuning evaluating published_weights compat
-    troubleshooting
+    recipes corpus_and_plan text training speaking decoding cluster data_service tuning evaluating published_weights
+    compat troubleshooting
 """.split()  # the cluster page trains the run that is evaluated
 HOW_TO = "shapes small_gpu two_gpus retracing finetune language resume migrate gpu_utilisation".split()
 PAGES = [
