@@ -5,16 +5,16 @@ size, however many lengths there are.
 """
 
 import itertools
-from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Sequence, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import attrs
 import numpy as np
 import tensorflow as tf
 
 from xtts import compat
+from xtts.inference import beam_search
 from xtts.inference.loading import LoadedModel
 from xtts.inference.voices import Voice
-from xtts.model import beam_search
 from xtts.model.generation import (
     GenerationState,
     continue_generation,
@@ -63,9 +63,9 @@ class GeneratedCodes(NamedTuple):
 
     codes: np.ndarray  # [codes] int32
     latents: np.ndarray  # [codes, width], the waveform decoder's input
-    stop_latent: np.ndarray  # [1, width], the state that predicted the stop; [0, width] before that
     is_last: bool = True
     is_cut: bool = False  # at the maximum length, before the model stopped
+    stop_latent: Optional[np.ndarray] = None  # [width], the state that predicted the stop; None before that
 
 
 class Generator:
@@ -149,9 +149,8 @@ class Generator:
             is_cut = not has_stopped and done == self._limit(state)
             length = min(length, done)
             latents = found.latents.numpy()[0]
-            stop_latent = latents[length : length + 1] if has_stopped else latents[:0]
-            codes = found.codes.numpy()[0, :length]
-            yield GeneratedCodes(codes, latents[:length], stop_latent, has_stopped or is_cut, is_cut)
+            codes, stop_latent = found.codes.numpy()[0, :length], latents[length] if has_stopped else None
+            yield GeneratedCodes(codes, latents[:length], has_stopped or is_cut, is_cut, stop_latent)
             if has_stopped or is_cut:
                 return
 
@@ -173,7 +172,8 @@ class Generator:
         padded, count = _pad_batch(found.codes, padded_size(len(found.codes), self._model.max_codes))
         latents = self._call("latents", text, lengths, padded, count, style).numpy()[0, : len(found.codes)]
         end = len(found.codes) - found.has_stopped
-        return GeneratedCodes(found.codes[:end], latents[:end], latents[end:], True, not found.has_stopped)
+        stop_latent = latents[end] if found.has_stopped else None
+        return GeneratedCodes(found.codes[:end], latents[:end], True, not found.has_stopped, stop_latent)
 
     def _extend(self, state: GenerationState, count: int, penalty: Tensor, sampler: Sampling) -> Any:
         """`count` more codes of a state, whose room grows where the model may need more than was reserved."""

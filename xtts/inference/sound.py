@@ -1,9 +1,16 @@
 """How codes become sound: as published, or as serves models trained here.
 
-`published` is what the public implementation does: the wave is made of the states that predicted the codes and the
-stop, sentences follow each other without a pause or a fade, and a stream crossfades each chunk into the next. `xtts`
-leaves out the state of the stop, fades the edges of sentences, pauses between them as their punctuation asks for, and
-continues a stream exactly. Each setting can be chosen by itself.
+| sound | the end of a sentence | after a sentence | its edges |
+|---|---|---|---|
+| `published` | includes the state that predicted the stop | nothing | as they are |
+| `published-api` | the same | 10,000 zeros, after the last one, too | as they are; files are scaled to full scale |
+| `xtts` | the last code | a pause by its punctuation | faded |
+
+`published` is what the public model's `inference` gives, `published-api` what its toolkit's `TTS.tts` and
+`tts_to_file` make of it, and `xtts` is for models trained here. Each setting can be chosen by itself.
+
+A stream's chunks make up the same wave: each continues the last one exactly. The public stream decodes each chunk
+without what follows and crossfades the last 1,024 samples into the next chunk; `overlap` does the same.
 """
 
 from typing import Any, Dict, Optional
@@ -11,6 +18,7 @@ from typing import Any, Dict, Optional
 import attrs
 
 from xtts.errors import XttsError
+from xtts.model.decoder import SAMPLE_RATE
 
 
 class SoundError(XttsError):
@@ -21,17 +29,20 @@ class SoundError(XttsError):
 class SoundSettings:
     """Settings of the sound of sentences, of what stands between them, and of streams."""
 
-    with_stop: bool  # whether the state that predicted the stop is made into sound, too
-    fade: float  # seconds, at the start and the end of a sentence
-    pause: Optional[float]  # seconds after each sentence but the last; None: by its punctuation and the speed
-    first_chunk: int  # codes in the first chunk of a stream
-    chunk: int  # codes in the others
-    overlap: Optional[int]  # samples that are crossfaded between chunks; None: each continues the last one exactly
+    with_stop: bool = True  # whether the state that predicted the stop is made into sound, too
+    fade: float = 0.0  # seconds, at the start and the end of a sentence
+    pause: Optional[float] = 0.0  # seconds after a sentence; None: by its punctuation and the speed
+    pause_at_end: bool = False  # whether it follows the last sentence, too
+    full_scale: bool = False  # whether files are scaled to full scale
+    first_chunk: int = 20  # codes in the first chunk of a stream
+    chunk: int = 20  # codes in the others
+    overlap: Optional[int] = None  # samples that are crossfaded between chunks; None: exact continuation
 
 
 SOUNDS: Dict[str, SoundSettings] = {
-    "published": SoundSettings(with_stop=True, fade=0.0, pause=0.0, first_chunk=20, chunk=20, overlap=1024),
-    "xtts": SoundSettings(with_stop=False, fade=0.005, pause=None, first_chunk=16, chunk=32, overlap=None),
+    "published": SoundSettings(),
+    "published-api": SoundSettings(pause=10_000 / SAMPLE_RATE, pause_at_end=True, full_scale=True),
+    "xtts": SoundSettings(with_stop=False, fade=0.005, pause=None, first_chunk=16, chunk=32),
 }
 RANGES = {"fade": (0.0, 1.0), "pause": (0.0, 60.0), "chunk": (1, 1000), "overlap": (0, 24000)}
 
@@ -40,7 +51,7 @@ def choose_sound(default: str, name: Optional[str] = None, **settings: Optional[
     """The sound of this name, or the default one, with single settings changed; None leaves a setting as it is."""
     name = name or default
     if name not in SOUNDS:
-        raise SoundError(f"sound = {name!r}: there is no such sound; choose {' or '.join(SOUNDS)}")
+        raise SoundError(f"sound = {name!r}: there is no such sound; choose one of {', '.join(SOUNDS)}")
     chosen: Dict[str, Any] = {key: value for key, value in settings.items() if value is not None}
     for key, value in chosen.items():
         low, high = RANGES[key]

@@ -8,6 +8,9 @@ import numpy as np
 
 from xtts.audio import wav
 
+FULL_SCALE = 32767  # of files that are scaled to it, as the public toolkit writes them
+QUIETEST_PEAK = 0.01  # anything quieter is scaled as if it had this peak
+
 
 @attrs.frozen(eq=False)
 class SpokenPiece:
@@ -36,6 +39,7 @@ class Wave:
     language: str
     said: Tuple[SpokenPiece, ...]
     seconds_of_work: float
+    full_scale: bool = False  # whether files are scaled to full scale
 
     @property
     def seconds(self) -> float:
@@ -48,7 +52,11 @@ class Wave:
 
     def write(self, path: Union[str, Path]) -> None:
         """Write a 16-bit wav file."""
-        wav.write_wav(path, self.samples, self.sample_rate)
+        samples = self.samples
+        if self.full_scale:
+            peak = max(float(np.abs(samples).max(initial=0.0)), QUIETEST_PEAK)
+            samples = (np.trunc(samples * (FULL_SCALE / peak)) / wav.FULL_SCALE).astype(np.float32)
+        wav.write_wav(path, samples, self.sample_rate)
 
     def as_json(self) -> Dict[str, Any]:
         return {

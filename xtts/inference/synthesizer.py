@@ -155,12 +155,11 @@ class Synthesizer:
 
     def _pause(self, utterance: "_Utterance", number: int) -> np.ndarray:
         settings, is_last = utterance.settings, number + 1 == len(utterance.pieces)
-        seconds = (
-            utterance.pieces[number].pause / settings.speed if settings.sound.pause is None else settings.sound.pause
-        )
-        if is_last:
+        if is_last and not settings.sound.pause_at_end:
             return np.zeros(0, np.float32)
-        return np.zeros(int(seconds * self.sample_rate), np.float32)
+        by_punctuation = utterance.pieces[number].pause / settings.speed
+        seconds = by_punctuation if settings.sound.pause is None else settings.sound.pause
+        return np.zeros(round(seconds * self.sample_rate), np.float32)
 
     def _find_reference(self, reference: PathLike) -> Path:
         """The file of a voice that is given by its path or its name."""
@@ -238,7 +237,8 @@ class SpeechStream:
     @property
     def wave(self) -> Wave:
         samples = np.concatenate([np.zeros(0, np.float32), *self._chunks])
-        return Wave(samples, self.sample_rate, self._utterance.language, tuple(self._said), self._seconds_of_work)
+        language, full_scale = self._utterance.language, self._utterance.settings.sound.full_scale
+        return Wave(samples, self.sample_rate, language, tuple(self._said), self._seconds_of_work, full_scale)
 
     def _timed(self, chunks: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
         """The chunks that are not empty; time that the consumer takes is not counted."""

@@ -139,7 +139,9 @@ class _GriffinLimVocoder:
 
 def _decoder_frames(generated: GeneratedCodes, speed: float, with_stop: bool) -> np.ndarray:
     """The waveform decoder's input [frames, width], at a speed."""
-    latents = np.concatenate([generated.latents, generated.stop_latent]) if with_stop else generated.latents
+    latents = generated.latents
+    if with_stop and generated.stop_latent is not None:
+        latents = np.concatenate([latents, generated.stop_latent[None]])
     latents = _change_speed(latents, speed)
     return np.asarray(upsample_latents(latents[None])[0].numpy()) if len(latents) else latents
 
