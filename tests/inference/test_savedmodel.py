@@ -79,9 +79,7 @@ def test_a_savedmodel_gives_the_models_results_without_xtts(run, saved, tmp_path
     assert np.allclose(found["style"][0], style, atol=1e-4)
     text, length = tf.constant(given["text"]), tf.constant(given["text_length"])
     drawn, penalty = sampling(model.speaking.temperature, seeds=3), model.speaking.repetition_penalty
-    codes = generate(
-        model.gpt, text, length, tf.constant(style[None]), 27, penalty, drawn.__call__
-    )
+    codes = generate(model.gpt, text, length, tf.constant(style[None]), 27, penalty, drawn.__call__)
     assert found["codes"].tolist() == codes.codes.numpy().tolist()
     assert 0 < found["length"][0] == codes.lengths.numpy()[0]
     count = int(found["length"][0])
