@@ -48,11 +48,15 @@ def add_flags(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--temperature",
         type=float,
-        help="lower is steadier, higher is livelier (of published weights, here and below: as in their config; 0.4)",
+        help="lower is steadier, higher is livelier (0.75 or as in the published config; 0.4 for a run's own)",
     )
     parser.add_argument("--top-k", type=int, help="sample from the K likeliest codes (50)")
     parser.add_argument("--top-p", type=float, help="sample from the codes that make up this probability (0.85)")
-    parser.add_argument("--repetition-penalty", type=float, help="penalty on repeated codes (1: none)")
+    parser.add_argument(
+        "--repetition-penalty",
+        type=float,
+        help="penalty on repeated codes; 1: none (5 or as in the published config; 1)",
+    )
     parser.add_argument(
         "--num-beams", type=int, metavar="N", help="beam search over N readings instead of sampling (1)"
     )
