@@ -12,8 +12,9 @@ from speakers import SIZE, make_run, reference
 
 from xtts.audio import resample, wav
 from xtts.commands import main
-from xtts.inference import loading, voices
+from xtts.inference import loading
 from xtts.inference.generation import Generator
+from xtts.inference.references import split_evenly
 from xtts.inference.savedmodel import SavedModelError, write_savedmodel
 from xtts.model.generation import generate
 from xtts.model.sampling import sampling
@@ -60,7 +61,7 @@ def test_a_savedmodel_gives_the_models_results_without_xtts(run, saved, tmp_path
     narrow = resample.resample(wave, 22050, 16000)
     ids = model.tokenizer.encode("good morning", "en")
     given = {
-        "wave": voices.split_reference(wave, model.reference_samples)[:1],
+        "wave": split_evenly(wave, model.reference_samples)[:1],
         "wave_16k": np.pad(narrow, (0, 480_000 - len(narrow)))[None],
         "length_16k": np.array([len(narrow)], np.int32),
         "text": np.pad(ids, (0, 30 - len(ids)))[None].astype(np.int32),
@@ -77,8 +78,8 @@ def test_a_savedmodel_gives_the_models_results_without_xtts(run, saved, tmp_path
     style = Generator(model).conditioning_latents(given["wave"])
     assert np.allclose(found["style"][0], style, atol=1e-4)
     text, length = tf.constant(given["text"]), tf.constant(given["text_length"])
-    drawn = sampling(model.temperature, seeds=3)
-    codes = generate(model.gpt, text, length, tf.constant(style[None]), 27, model.repetition_penalty, drawn.__call__)
+    drawn, penalty = sampling(model.speaking.temperature, seeds=3), model.speaking.repetition_penalty
+    codes = generate(model.gpt, text, length, tf.constant(style[None]), 27, penalty, drawn.__call__)
     assert found["codes"].tolist() == codes.codes.numpy().tolist()
     assert 0 < found["length"][0] == codes.lengths.numpy()[0]
     count = int(found["length"][0])

@@ -10,6 +10,7 @@ from xtts.audio.griffin_lim import griffin_lim
 from xtts.audio.mel import log_mel
 from xtts.inference import synthesizer
 from xtts.inference.generation import GeneratedCodes
+from xtts.inference.sound import SOUNDS, choose_sound
 from xtts.inference.vocoder import fade_edges, make_vocoder
 
 
@@ -54,7 +55,7 @@ def test_the_waveform_decoder_gives_the_same_wave_in_pieces(decoding, speed):
     codes = np.zeros(60, np.int32)
 
     def made(*ends):
-        render = make_vocoder(speaker.model, speaker.generator, voice, speed)
+        render = make_vocoder(speaker.model, speaker.generator, voice, speed, SOUNDS["xtts"])
         parts = [GeneratedCodes(codes[:end], latents[:end], is_last=end == 60) for end in (*ends, 60)]
         return np.concatenate([render.add(part) for part in parts])
 
@@ -71,15 +72,16 @@ def test_no_codes_give_no_samples(decoding, tmp_path):
     """A sentence without codes is empty with either vocoder."""
     speaker, voice = decoding
     none = GeneratedCodes(np.zeros(0, np.int32), np.zeros((0, speaker.model.gpt.size.width), np.float32))
-    assert len(make_vocoder(speaker.model, speaker.generator, voice, 1.0).add(none)) == 0
+    for sound in (SOUNDS["xtts"], SOUNDS["published"], choose_sound("published", overlap=1024)):
+        assert len(make_vocoder(speaker.model, speaker.generator, voice, 1.0, sound).add(none)) == 0
     model = Recorded(reference(tmp_path / "voice.wav"))
-    assert len(make_vocoder(model, model, None, 1.0).add(none)) == 0
+    assert len(make_vocoder(model, model, None, 1.0, SOUNDS["xtts"]).add(none)) == 0
 
 
 def test_a_sentence_is_faded_in_and_out():
     """The first and last samples are 0, and those between are unchanged."""
     wave = np.ones(1000, np.float32)
-    found = fade_edges(wave, 22050, is_first=True, is_last=True)
+    found = fade_edges(wave, 22050, 0.005, is_first=True, is_last=True)
     assert found[0] == found[-1] == 0
     assert (found[200:-200] == 1).all()
-    assert (fade_edges(wave, 22050, is_first=False, is_last=False) == 1).all()
+    assert (fade_edges(wave, 22050, 0.005, is_first=False, is_last=False) == 1).all()

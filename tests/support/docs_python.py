@@ -5,6 +5,7 @@ corpora are less than a minute long, and no speech recogniser is used. All else 
 from one that has imported TensorFlow without using it, which saves the seconds of the import.
 """
 
+import json
 import multiprocessing
 import os
 import re
@@ -13,6 +14,7 @@ from collections import OrderedDict
 from importlib.util import find_spec
 
 import attrs
+import numpy as np
 from small import SMALL
 
 FORKS = multiprocessing.get_context("forkserver")
@@ -42,7 +44,7 @@ def shortened(arguments):
 
 
 def publish(folder):
-    """model.pth, dvae.pth, mel_stats.pth and vocab.json in the format of XTTS-v2, in the smallest size."""
+    """model.pth, dvae.pth, mel_stats.pth, vocab.json, config.json and speakers_xtts.pth, of the smallest size."""
     from safetensors.numpy import load_file
     from speakers import vocabulary, write_model
     from torch_files import save
@@ -54,9 +56,14 @@ def publish(folder):
     tensors = load_file(folder / "made" / "model.safetensors")
     codec = OrderedDict((name[len("dvae.") :], tensor) for name, tensor in tensors.items() if name.startswith("dvae."))
     rest = OrderedDict((name, tensor) for name, tensor in tensors.items() if not name.startswith("dvae."))
-    save({"model": rest, "config": {"model_args": {"gpt_n_heads": SIZE.gpt.heads}}}, folder / "model.pth")
+    config = {"model_args": {"gpt_n_heads": SIZE.gpt.heads}}
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    save({"model": rest, "config": config}, folder / "model.pth")
     save(codec, folder / "dvae.pth")
     save(rest["mel_stats"], folder / "mel_stats.pth")
+    latents, speaker = np.zeros((1, 32, SIZE.gpt.width)), np.zeros((1, SIZE.speaker.width, 1))
+    voice = {"gpt_cond_latent": latents.astype(np.float32), "speaker_embedding": speaker.astype(np.float32)}
+    save({"Ann": voice}, folder / "speakers_xtts.pth")
 
 
 def call(arguments, cwd, log):

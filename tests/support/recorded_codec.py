@@ -5,6 +5,7 @@ import numpy as np
 from xtts.audio import wav
 from xtts.audio.mel import MelSpec, log_mel
 from xtts.inference.generation import GeneratedCodes
+from xtts.inference.sound import SOUNDS
 from xtts.inference.vocoder import make_vocoder
 from xtts.planning.sizes import FRAMES_PER_CODE
 
@@ -31,6 +32,6 @@ def spoken(count, is_last):
 
 def make_wave(model, speed, *ends):
     """The wave of the codes, made in chunks up to each of `ends`, and the positions of the seams."""
-    render = make_vocoder(model, model, None, speed)
+    render = make_vocoder(model, model, None, speed, SOUNDS["xtts"])
     chunks = [render.add(spoken(end, is_last=False)) for end in ends] + [render.add(spoken(model.codes, is_last=True))]
     return np.concatenate(chunks), np.cumsum([len(chunk) for chunk in chunks[:-1]])

@@ -76,7 +76,7 @@ def test_an_import_keeps_every_bit(files, golden):
     model, dvae, out = files
     imported = importing.import_checkpoint(model, out, dvae)
     same(load_file(out / "model.safetensors"), whole(golden))
-    assert sorted(path.name for path in out.iterdir()) == ["model.json", "model.safetensors"]
+    assert sorted(path.name for path in out.iterdir()) == ["model.json", "model.safetensors", "speaking.json"]
     assert imported.tensors == len(whole(golden))
     assert "Coqui Public Model License" in imported.text()
     assert "non-commercial" in imported.text()

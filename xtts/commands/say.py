@@ -48,17 +48,59 @@ def add_flags(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--temperature",
         type=float,
-        help="lower is steadier, higher is livelier (0.75 for published weights, 0.4 for a run's own)",
+        help="lower is steadier, higher is livelier (0.75 or as in the published config; 0.4 for a run's own)",
     )
     parser.add_argument("--top-k", type=int, help="sample from the K likeliest codes (50)")
     parser.add_argument("--top-p", type=float, help="sample from the codes that make up this probability (0.85)")
     parser.add_argument(
-        "--repetition-penalty", type=float, help="penalty on repeated codes (10 for published weights, 1 for a run's)"
+        "--repetition-penalty",
+        type=float,
+        help="penalty on repeated codes; 1: none (5 or as in the published config; 1)",
     )
+    parser.add_argument(
+        "--num-beams", type=int, metavar="N", help="beam search over N readings instead of sampling (1)"
+    )
+    parser.add_argument("--length-penalty", type=float, help="of beam search: above 0 favours longer readings (1)")
     parser.add_argument("--speed", type=float, help="1.5 is half as fast again, at the same pitch (1)")
     parser.add_argument("--stream", action="store_true", help="write samples as they are generated")
     add_json_flag(parser)
     add_verbose_flag(parser)
+    sound = parser.add_argument_group("sound")
+    sound.add_argument(
+        "--sound",
+        metavar="NAME",
+        help="published, published-api or xtts (published for published weights, xtts for a run's own)",
+    )
+    sound.add_argument("--fade", type=float, metavar="SECONDS", help="fade at the edges of a sentence (0, or 0.005)")
+    sound.add_argument(
+        "--pause", type=float, metavar="SECONDS", help="silence between sentences (0, or by punctuation)"
+    )
+    sound.add_argument(
+        "--chunk", type=int, metavar="CODES", help="codes in a chunk of a stream (20, or 16 and then 32)"
+    )
+    sound.add_argument(
+        "--overlap",
+        type=int,
+        metavar="SAMPLES",
+        help="crossfade the chunks of a stream, as the public one does with 1024",
+    )
+    references = parser.add_argument_group("references")
+    references.add_argument(
+        "--sound-norm-refs", action="store_true", default=None, help="bring each recording of the voice to one level"
+    )
+    references.add_argument(
+        "--librosa-trim-db",
+        type=float,
+        metavar="DB",
+        help="trim what is this much below the loudest moment; needs librosa",
+    )
+    references.add_argument("--max-ref-len", type=int, metavar="SECONDS", help="use this much of each recording (30)")
+    references.add_argument(
+        "--gpt-cond-len", type=int, metavar="SECONDS", help="use this much of all together for the latents (30)"
+    )
+    references.add_argument(
+        "--gpt-cond-chunk-len", type=int, metavar="SECONDS", help="length of the pieces that are averaged (4)"
+    )
 
 
 def say(
@@ -71,17 +113,15 @@ def say(
     voice: Optional[str],
     save_voice: Optional[str],
     language: Optional[str],
-    seed: Optional[int],
-    temperature: Optional[float],
-    top_k: Optional[int],
-    top_p: Optional[float],
-    repetition_penalty: Optional[float],
-    speed: Optional[float],
     stream: bool,
     as_json: bool,
     verbose: bool,
+    **settings: Any,
 ) -> int:
-    """Speak. As far as possible, mistakes are reported before the model is loaded."""
+    """Speak. As far as possible, mistakes are reported before the model is loaded.
+
+    `settings` are those of sampling and sound, and of references, each None where it was not typed.
+    """
     if speaker and voice:
         raise SayError("--speaker and --voice both name a voice; leave one of them out")
     texts = _read_texts(text, lines, is_needed=save_voice is None)
@@ -93,18 +133,17 @@ def say(
     start_tensorflow(verbose)
 
     from xtts.inference import synthesizer, voices
+    from xtts.inference.settings import REFERENCE_SETTINGS
 
     model = synthesizer.Synthesizer.load(folder, print_stderr)
-    chosen = model.voice(speaker or voice)
+    chosen = model.voice(speaker or voice, **{name: settings.pop(name) for name in REFERENCE_SETTINGS})
     if save_voice is not None:
         voices.write_voice(save_voice, chosen)
         print_stderr(f"{save_voice}: the voice is saved; speak in it with --voice {save_voice}")
-    sampling = {"seed": seed, "temperature": temperature, "top_k": top_k, "top_p": top_p}
-    sampling.update(repetition_penalty=repetition_penalty, speed=speed)
     streams = []
     for number, one in texts:  # every text is checked before the first is spoken
         try:
-            streams.append(model.stream(one, chosen, language, **sampling))
+            streams.append(model.stream(one, chosen, language, **settings))
         except XttsError as error:
             raise type(error)(f"{lines}:{number}: {error}" if lines else str(error)) from None
     results = []

@@ -14,6 +14,7 @@ import numpy as np
 
 from xtts.audio.mel import MelSpec, frame_count
 from xtts.errors import XttsError
+from xtts.inference.references import PublishedReferences, References, TrainedReferences
 from xtts.model.codec import Codec
 from xtts.model.decoder import SAMPLE_RATE, WaveformDecoder
 from xtts.model.gpt import Gpt, Tokens
@@ -29,12 +30,11 @@ from xtts.weights import assignment, model_folder
 from xtts.weights.layout import MEL_STATS, PREFIXES, ModelDescription
 from xtts.weights.limits import read_limits
 from xtts.weights.safetensors_file import Tensors
+from xtts.weights.speaking_settings import SpeakingSettings, read_speaking
 
-REFERENCE_SECONDS = 6.0  # of a reference that the published model encodes at a time
-# Sampling: as published with XTTS-v2; models trained from scratch repeat the few codes they use, and are the most
-# intelligible at a low temperature.
-PUBLISHED_PENALTY, OWN_PENALTY = 10.0, 1.0  # repetition penalty; 1: none
-PUBLISHED_TEMPERATURE, OWN_TEMPERATURE = 0.75, 0.4
+REFERENCE_SECONDS = 6.0  # of a reference, in training with the published recipe
+# Models trained from scratch repeat the few codes they use, and are the most intelligible at a low temperature.
+OWN_SETTINGS = SpeakingSettings(temperature=0.4, repetition_penalty=1.0)
 
 
 class LoadingError(XttsError):
@@ -55,17 +55,23 @@ class LoadedModel:
     speaker: Optional[SpeakerEncoder]
     speaker_width: int
     language: str  # default of texts without one
-    reference_samples: int  # of a reference that are encoded at a time
+    reference_samples: int  # of a reference in training
     max_text_tokens: int
     max_codes: int
     tokens_per_code: Optional[float]  # text tokens, of the training data; None: unknown
-    repetition_penalty: float
-    temperature: float
+    speaking: SpeakingSettings  # to start from
+    references: References
+    is_published: bool  # published weights, or fine-tuned from them
 
     @property
     def spec(self) -> MelSpec:
         """The codec's mel."""
         return MelSpec.of(self.audio)
+
+    @property
+    def sound(self) -> str:
+        """The name of the sound that suits the model, in `xtts.inference.sound`."""
+        return "published" if self.is_published else "xtts"
 
     @property
     def sample_rate(self) -> int:
@@ -109,6 +115,8 @@ def load_model(folder: Union[str, Path]) -> LoadedModel:
     reference_frames = min(
         int(frame_count(int(seconds * audio.sample_rate), spec)), model.size.gpt.max_recording_frames
     )
+    samples = samples_for(reference_frames, spec)
+    speaking = read_speaking(folder) if is_published else OWN_SETTINGS
     if parts["decoder"] is None and parts["codec"] is None:
         raise LoadingError(
             f"{folder}: it has neither a waveform decoder nor a codec to turn codes into sound; import "
@@ -121,12 +129,13 @@ def load_model(folder: Union[str, Path]) -> LoadedModel:
         mel_norms=np.array(tensors[MEL_STATS], np.float32),
         speaker_width=model.size.speaker.width,
         language=recipe.data.language if recipe else "en",
-        reference_samples=samples_for(reference_frames, spec),
+        reference_samples=samples,
         max_text_tokens=limits.text_tokens,
         max_codes=limits.codes,
         tokens_per_code=limits.tokens_per_code,
-        repetition_penalty=PUBLISHED_PENALTY if is_published else OWN_PENALTY,
-        temperature=PUBLISHED_TEMPERATURE if is_published else OWN_TEMPERATURE,
+        speaking=speaking,
+        references=PublishedReferences.of(speaking) if is_published else TrainedReferences(chunk_samples=samples),
+        is_published=is_published,
         **parts,
     )
 

@@ -15,7 +15,7 @@ if it has a codec. The folder `assets.extra` holds `xtts.json`, which states all
 import inspect
 import json
 from pathlib import Path
-from typing import Any, Dict, List, Union, cast
+from typing import Any, Dict, List, Optional, Union, cast
 
 import tensorflow as tf
 
@@ -56,7 +56,7 @@ def serving_functions(model: LoadedModel) -> Dict[str, compat.Compiled]:
     codec, decoder, encoder = cast(Any, (model.codec, model.decoder, model.speaker))
 
     def voice(wave: Tensor) -> Named:
-        lengths = tf.fill([1], wave.shape[1])
+        lengths = tf.shape(wave)[1:]
         # A saved graph runs anywhere, and a matmul with the Fourier matrix is exact everywhere but on some GPUs.
         return {
             "style": gpt.conditioning_latents(
@@ -81,7 +81,7 @@ def serving_functions(model: LoadedModel) -> Dict[str, compat.Compiled]:
 
     sampling_specs = [_spec(name, kind) for name, kind in SAMPLING_INPUTS.items()]
     length, style = _spec("length", tf.int32, 1), _spec("style", tf.float32, 1, LATENTS, width)
-    found = {"voice": _compiled(voice, _spec("wave", tf.float32, 1, model.reference_samples))}
+    found = {"voice": _compiled(voice, _spec("wave", tf.float32, 1, _reference_length(model)))}
     for size in padded_sizes(model.max_text_tokens):
         text = [_spec("text", tf.int32, 1, size), _spec("text_length", tf.int32, 1)]
         found[f"codes_{size}"] = _compiled(codes, *text, style, *sampling_specs)
@@ -99,7 +99,12 @@ def serving_functions(model: LoadedModel) -> Dict[str, compat.Compiled]:
     return found
 
 
-def _spec(name: str, kind: Any, *shape: int) -> Any:
+def _reference_length(model: LoadedModel) -> Optional[int]:
+    """Samples of a reference that are encoded at a time; None: any number, as published weights do not repeat them."""
+    return None if model.is_published else model.reference_samples
+
+
+def _spec(name: str, kind: Any, *shape: Optional[int]) -> Any:
     return tf.TensorSpec(list(shape), kind, name)
 
 
@@ -133,7 +138,7 @@ def describe_model(model: LoadedModel) -> Dict[str, Any]:
     sizes: List[int] = padded_sizes(model.max_text_tokens)
     return {
         "sample_rate": model.sample_rate,
-        "reference": {"sample_rate": model.audio.sample_rate, "samples": model.reference_samples},
+        "reference": {"sample_rate": model.audio.sample_rate, "samples": _reference_length(model)},
         "speaker": {"sample_rate": SPEAKER_SAMPLE_RATE, "samples": int(MAX_SECONDS * SPEAKER_SAMPLE_RATE)}
         if model.speaker
         else None,
@@ -141,8 +146,10 @@ def describe_model(model: LoadedModel) -> Dict[str, Any]:
         "most_codes": model.max_codes,
         "languages": model.tokenizer.languages,
         "mel": {**{name: getattr(model.audio, name) for name in MEL_SETTINGS}, "power": 2, "logarithm": "natural"},
-        "repetition_penalty": model.repetition_penalty,
-        "temperature": model.temperature,
+        "repetition_penalty": model.speaking.repetition_penalty,
+        "temperature": model.speaking.temperature,
+        "top_k": model.speaking.top_k,
+        "top_p": model.speaking.top_p,
     }
 
 

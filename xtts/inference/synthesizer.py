@@ -10,85 +10,28 @@ wave.write("out.wav")
 import sys
 import time
 from pathlib import Path
-from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Union
 
 import attrs
 import numpy as np
 
-from xtts.audio import resample, wav
-from xtts.errors import XttsError
 from xtts.inference import voices
-from xtts.inference.generation import SPEAKER_SAMPLE_RATE, GeneratedCodes, Generator, SamplingParams
+from xtts.inference.generation import SPEAKER_SAMPLE_RATE, GeneratedCodes, Generator
 from xtts.inference.loading import LoadedModel, load_model
+from xtts.inference.references import Note, References, VoiceError
+from xtts.inference.settings import MAX_SEED, SpeechSettings, SynthesisError, choose_references, choose_settings
+from xtts.inference.speech import SpokenPiece, Wave
 from xtts.inference.vocoder import fade_edges, make_vocoder
-from xtts.inference.voices import Note, Voice, VoiceError
+from xtts.inference.voices import Voice
 from xtts.text.splitting import TextPiece, is_spoken
 from xtts.text.tokenizer import encode_spoken
-from xtts.training.reference_voices import VOICES
 from xtts.weights.limits import Limits
+from xtts.weights.voice_files import STUDIO, SUFFIX, VOICES
 
 PathLike = Union[str, Path]
-References = Union[Voice, PathLike, Sequence[PathLike]]
+Recordings = Union[Voice, PathLike, Sequence[PathLike]]
 
-MIN_SPEED, MAX_SPEED = 0.5, 2.0
-MAX_SEED = 2**31 - 1
-FIRST_CHUNK_CODES, CHUNK_CODES = 16, 32  # codes in the first chunk of a stream, and in all others
 MAX_CHUNKS = 1000  # of a sentence; more than any model generates
-
-
-class SynthesisError(XttsError):
-    """Why a text cannot be spoken, and what to change."""
-
-
-@attrs.frozen(eq=False)
-class SpokenPiece:
-    """One sentence, or a piece of a long one."""
-
-    text: str  # normalised
-    codes: np.ndarray  # [codes] int32
-    seconds: float  # of audio
-    is_cut: bool  # at the maximum length, before the model stopped
-
-    def as_json(self) -> Dict[str, Any]:
-        return {
-            "text": self.text,
-            "seconds": round(self.seconds, 3),
-            "codes": [int(code) for code in self.codes],
-            "cut": self.is_cut,
-        }
-
-
-@attrs.frozen(eq=False)
-class Wave:
-    """Generated speech."""
-
-    samples: np.ndarray  # float32, full scale at 1
-    sample_rate: int
-    language: str
-    said: Tuple[SpokenPiece, ...]
-    seconds_of_work: float
-
-    @property
-    def seconds(self) -> float:
-        return len(self.samples) / self.sample_rate
-
-    @property
-    def real_time_factor(self) -> float:
-        """Seconds of computation per second of audio."""
-        return self.seconds_of_work / max(self.seconds, 1e-9)
-
-    def write(self, path: PathLike) -> None:
-        """Write a 16-bit wav file."""
-        wav.write_wav(path, self.samples, self.sample_rate)
-
-    def as_json(self) -> Dict[str, Any]:
-        return {
-            "language": self.language,
-            "seconds": round(self.seconds, 3),
-            "sample_rate": self.sample_rate,
-            "real_time_factor": round(self.real_time_factor, 4),
-            "sentences": [one.as_json() for one in self.said],
-        }
 
 
 class Synthesizer:
@@ -114,29 +57,37 @@ class Synthesizer:
         """The voices that came with the model, by name."""
         return voices.kept_voices(self.model.folder / VOICES)
 
-    def voice(self, references: Optional[References] = None) -> Voice:
-        """A voice from recordings, from a voice file, from `voices` by name, or by default the first of `voices`."""
+    def voice(self, references: Optional[Recordings] = None, **settings: Any) -> Voice:
+        """A voice from recordings, from a voice file, from `voices` by name, or by default the first of `voices`.
+
+        `settings`, of recordings: max_ref_len, sound_norm_refs, librosa_trim_db, and with published weights
+        gpt_cond_len and gpt_cond_chunk_len.
+        """
+        prepare = choose_references(self.model, settings)
         if isinstance(references, Voice):
             return self._check_model(references, references.name or "the voice")
-        if references is None:
-            return self._default_voice()
+        references = self._default_voice() if references is None else references
         several = [references] if isinstance(references, (str, Path)) else list(references)
         paths = [self._find_reference(one) for one in several]
-        files = [path for path in paths if path.suffix == voices.SUFFIX]
+        files = [path for path in paths if path.suffix == SUFFIX]
         if files and len(paths) > 1:
             raise VoiceError(f"{files[0]}: name one voice file or several recordings, not both")
         if files:
             return self._check_model(voices.read_voice(files[0]), str(files[0]))
-        return self._encode_voice(paths)
+        return self._encode_voice(paths, prepare)
 
     def say(
-        self, text: str, voice: Optional[References] = None, language: Optional[str] = None, **settings: Any
+        self, text: str, voice: Optional[Recordings] = None, language: Optional[str] = None, **settings: Any
     ) -> Wave:
-        """Speak a text. `settings`: temperature, top_k, top_p, repetition_penalty, seed, speed."""
+        """Speak a text.
+
+        `settings`, of sampling: temperature, top_k, top_p, repetition_penalty, seed, num_beams and length_penalty; of
+        the sound: speed, sound ("published" or "xtts"), fade, pause, chunk and overlap.
+        """
         return self.stream(text, voice, language, **settings).whole()
 
     def stream(
-        self, text: str, voice: Optional[References] = None, language: Optional[str] = None, **settings: Any
+        self, text: str, voice: Optional[Recordings] = None, language: Optional[str] = None, **settings: Any
     ) -> "SpeechStream":
         """Like `say`, as an iterator over chunks of float32 samples; the first comes before a sentence is done."""
         return SpeechStream(self, self._utterance(text, voice, language, settings))
@@ -153,9 +104,9 @@ class Synthesizer:
         return self.model.language
 
     def _utterance(
-        self, text: str, voice: Optional[References], language: Optional[str], settings: Dict[str, Any]
+        self, text: str, voice: Optional[Recordings], language: Optional[str], settings: Dict[str, Any]
     ) -> "_Utterance":
-        speed, params = self._sampling_params(settings)
+        chosen = choose_settings(self.model, settings)
         language = language or self.language_of(text)
         self.model.tokenizer.encode("", language)  # an unknown language is the first error
         frontend = self.model.tokenizer.frontend
@@ -164,20 +115,7 @@ class Synthesizer:
         sentences = [piece for piece in sentences if is_spoken(piece.text)]
         if not sentences:
             raise SynthesisError("there is nothing to speak in the text; write a sentence with letters or digits")
-        return _Utterance(sentences, language, self.voice(voice), speed, params)
-
-    def _sampling_params(self, settings: Dict[str, Any]) -> Tuple[float, SamplingParams]:
-        """The speed and the sampling parameters, each within its range."""
-        of_model = ("repetition_penalty", "temperature")
-        chosen: Dict[str, Any] = {"speed": 1.0, **{name: getattr(self.model, name) for name in of_model}}
-        chosen.update((name, value) for name, value in settings.items() if value is not None)
-        for name, low, high in SETTING_RANGES:
-            if name in chosen and not low <= chosen[name] <= high:
-                raise SynthesisError(
-                    f"{name} = {chosen[name]:g} is out of range; write a number from {low:g} to {high:g}"
-                )
-        speed = float(chosen.pop("speed"))
-        return speed, SamplingParams(**chosen)
+        return _Utterance(sentences, language, self.voice(voice), chosen)
 
     def _drop_unknown(self, text: str, language: str) -> str:
         """The text without characters that have no token, where the front end does not keep them; they are reported."""
@@ -206,7 +144,8 @@ class Synthesizer:
     def _generate(self, utterance: "_Utterance", number: int, counts: Iterable[int] = ()) -> Iterator[GeneratedCodes]:
         """Generate the codes of a sentence. Each sentence has its own seed."""
         ids = encode_spoken(self.model.tokenizer, utterance.pieces[number].text, utterance.language)
-        params = attrs.evolve(utterance.params, seed=(utterance.params.seed + 7919 * number) % (MAX_SEED + 1))
+        sampling = utterance.settings.sampling
+        params = attrs.evolve(sampling, seed=(sampling.seed + 7919 * number) % (MAX_SEED + 1))
         return self.generator.generate(ids, utterance.voice, params, counts)
 
     def _report(self, piece: TextPiece, generated: GeneratedCodes, samples: int) -> SpokenPiece:
@@ -218,9 +157,12 @@ class Synthesizer:
         return said
 
     def _pause(self, utterance: "_Utterance", number: int) -> np.ndarray:
-        is_last = number + 1 == len(utterance.pieces)
-        seconds = 0.0 if is_last else utterance.pieces[number].pause / utterance.speed
-        return np.zeros(int(seconds * self.sample_rate), np.float32)
+        settings, is_last = utterance.settings, number + 1 == len(utterance.pieces)
+        if is_last and not settings.sound.pause_at_end:
+            return np.zeros(0, np.float32)
+        by_punctuation = utterance.pieces[number].pause / settings.speed
+        seconds = by_punctuation if settings.sound.pause is None else settings.sound.pause
+        return np.zeros(round(seconds * self.sample_rate), np.float32)
 
     def _find_reference(self, reference: PathLike) -> Path:
         """The file of a voice that is given by its path or its name."""
@@ -235,7 +177,7 @@ class Synthesizer:
             return path
         return kept[str(reference)]
 
-    def _default_voice(self) -> Voice:
+    def _default_voice(self) -> Path:
         kept = self.voices
         if not kept:
             raise VoiceError(
@@ -244,9 +186,13 @@ class Synthesizer:
             )
         name = min(kept)
         self._note(f"note: no voice was named; using {name}, of {voices.list_names(list(kept))}")
-        return self.voice(kept[name])
+        return kept[name]
 
     def _check_model(self, voice: Voice, place: str) -> Voice:
+        if voice.model == STUDIO and self.model.is_published:
+            size = self.model.gpt.size.width, self.model.speaker_width
+            if (voice.conditioning_latents.shape[1], np.size(np.asarray(voice.speaker_embedding))) == size:
+                return voice
         self._digest = self._digest or self.model.digest()
         if voice.model != self._digest:
             raise VoiceError(
@@ -255,15 +201,15 @@ class Synthesizer:
             )
         return voice
 
-    def _encode_voice(self, paths: List[Path]) -> Voice:
-        """Encode recordings: the mean over all chunks of all of them."""
+    def _encode_voice(self, paths: List[Path], prepare: References) -> Voice:
+        """Encode recordings: latents are the mean over chunks, the speaker embedding the mean over recordings."""
         rate = self.model.audio.sample_rate
-        waves = [voices.load_reference(path, rate, self._note) for path in paths]
-        chunks = np.concatenate([voices.split_reference(wave, self.model.reference_samples) for wave in waves])
+        waves = [prepare.load(path, rate, self._note) for path in paths]
+        chunks = prepare.chunks(waves, rate)
         embedding = None
         if self.model.speaker is not None:
             each = [
-                self.generator.speaker_embedding(resample.resample(wave, rate, SPEAKER_SAMPLE_RATE)) for wave in waves
+                self.generator.speaker_embedding(prepare.resample(wave, rate, SPEAKER_SAMPLE_RATE)) for wave in waves
             ]
             embedding = np.asarray(np.mean(each, axis=0), np.float32)
         self._digest = self._digest or self.model.digest()
@@ -282,7 +228,8 @@ class SpeechStream:
         self._seconds_of_work = 0.0
 
     def __iter__(self) -> Iterator[np.ndarray]:
-        return self._timed(self._pieces((FIRST_CHUNK_CODES, *[CHUNK_CODES] * MAX_CHUNKS)))
+        sound = self._utterance.settings.sound
+        return self._timed(self._pieces((sound.first_chunk, *[sound.chunk] * MAX_CHUNKS)))
 
     def whole(self) -> Wave:
         """All of the speech, each sentence generated in one call."""
@@ -293,7 +240,8 @@ class SpeechStream:
     @property
     def wave(self) -> Wave:
         samples = np.concatenate([np.zeros(0, np.float32), *self._chunks])
-        return Wave(samples, self.sample_rate, self._utterance.language, tuple(self._said), self._seconds_of_work)
+        language, full_scale = self._utterance.language, self._utterance.settings.sound.full_scale
+        return Wave(samples, self.sample_rate, language, tuple(self._said), self._seconds_of_work, full_scale)
 
     def _timed(self, chunks: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
         """The chunks that are not empty; time that the consumer takes is not counted."""
@@ -309,17 +257,15 @@ class SpeechStream:
 
     def _pieces(self, counts: Iterable[int]) -> Iterator[np.ndarray]:
         synthesizer, utterance = self._synthesizer, self._utterance
+        model, generator = synthesizer.model, synthesizer.generator
+        speed, _, sound = utterance.settings
         for number, piece in enumerate(utterance.pieces):
-            samples, vocoder = (
-                0,
-                make_vocoder(synthesizer.model, synthesizer.generator, utterance.voice, utterance.speed),
-            )
+            samples, vocoder = 0, make_vocoder(model, generator, utterance.voice, speed, sound)
             for generated in synthesizer._generate(utterance, number, counts):
-                sound = fade_edges(
-                    vocoder.add(generated), self.sample_rate, is_first=not samples, is_last=generated.is_last
-                )
-                samples += len(sound)
-                yield sound
+                wave, is_first = vocoder.add(generated), not samples
+                wave = fade_edges(wave, self.sample_rate, sound.fade, is_first=is_first, is_last=generated.is_last)
+                samples += len(wave)
+                yield wave
             self._said.append(synthesizer._report(piece, generated, samples))
             yield synthesizer._pause(utterance, number)
         if not any(one.seconds for one in self._said):
@@ -335,15 +281,4 @@ class _Utterance:
     pieces: List[TextPiece]
     language: str
     voice: Voice
-    speed: float
-    params: SamplingParams
-
-
-SETTING_RANGES = (
-    ("temperature", 0.01, 10.0),
-    ("top_k", 1, 1_000_000),
-    ("top_p", 0.001, 1.0),
-    ("repetition_penalty", 1.0, 100.0),
-    ("speed", MIN_SPEED, MAX_SPEED),
-    ("seed", 0, MAX_SEED),
-)
+    settings: SpeechSettings

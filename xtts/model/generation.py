@@ -5,7 +5,7 @@
 loop is a tf.while_loop, so each function is traced once. No row depends on the others.
 """
 
-from typing import Any, Callable, List, NamedTuple, Optional
+from typing import Any, Callable, List, NamedTuple, Optional, Tuple
 
 import tensorflow as tf
 
@@ -104,9 +104,6 @@ def continue_generation(
 ) -> GenerationState:
     """Generate up to `count` more codes, a number or a scalar tensor; fewer if every row stops or there is no room."""
     stop, max_new_codes = gpt.tokens.audio_stop, state.codes.shape[1]
-    prefix = state.caches[0].keys.shape[2] - max_new_codes
-    positions = tf.range(prefix + max_new_codes)[None]
-    is_text = positions < LATENTS + gpt.tokens.text_special_tokens + state.text_lengths[:, None]
     every_code = tf.range(gpt.tokens.audio)[None]
     end = tf.minimum(state.step + count, max_new_codes)
 
@@ -116,12 +113,7 @@ def continue_generation(
 
     def next_code(state: GenerationState) -> Any:
         step, before = state.step, last_code(state)
-        seen = is_text | ((positions >= prefix) & (positions <= prefix + step))
-        vectors = gpt.mel_embedding(before) + tf.gather(gpt.mel_pos_embedding.emb.weight, step)
-        mask = tf.where(seen, 0.0, MASKED)[:, None, None]
-        vectors = tf.cast(vectors, state.latents.dtype)
-        states, caches = gpt.gpt.step(vectors, state.caches, prefix + step, mask)
-        states = gpt.final_norm(states)
+        states, caches = predict(gpt, state, before)
         scores = tf.cast(gpt.mel_head(states), tf.float32)
         penalised = tf.where(scores > 0, scores / repetition_penalty, scores * repetition_penalty)
         picked = pick(tf.where(state.used, penalised, scores), step)
@@ -142,6 +134,30 @@ def continue_generation(
 
     (state,) = tf.while_loop(is_unfinished, next_code, [state])
     return state
+
+
+def predict(gpt: Gpt, state: GenerationState, before: Tensor) -> Tuple[Tensor, List[KeyValueCache]]:
+    """The hidden states [B, width] that predict the code after `before` [B], and the caches with `before` in them."""
+    step, prefix = state.step, state.caches[0].keys.shape[2] - state.codes.shape[1]
+    positions = tf.range(prefix + state.codes.shape[1])[None]
+    is_text = positions < LATENTS + gpt.tokens.text_special_tokens + state.text_lengths[:, None]
+    seen = is_text | ((positions >= prefix) & (positions <= prefix + step))
+    vectors = gpt.mel_embedding(before) + tf.gather(gpt.mel_pos_embedding.emb.weight, step)
+    mask = tf.where(seen, 0.0, MASKED)[:, None, None]
+    vectors = tf.cast(vectors, state.latents.dtype)
+    states, caches = gpt.gpt.step(vectors, state.caches, prefix + step, mask)
+    return gpt.final_norm(states), caches
+
+
+def with_room(state: GenerationState, max_new_codes: int, stop: int) -> GenerationState:
+    """The state with room for more codes than it was started with."""
+    added = max_new_codes - state.codes.shape[1]
+    room = [[0, 0], [0, 0], [0, added], [0, 0]]
+    return state._replace(
+        codes=tf.pad(state.codes, [[0, 0], [0, added]], constant_values=stop),
+        latents=tf.pad(state.latents, [[0, 0], [0, added], [0, 0]]),
+        caches=[KeyValueCache(tf.pad(cache.keys, room), tf.pad(cache.values, room)) for cache in state.caches],
+    )
 
 
 def _check_lengths(gpt: Gpt, text: int, max_new_codes: int) -> None:

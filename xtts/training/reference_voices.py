@@ -7,8 +7,8 @@ from typing import Sequence
 
 from xtts.audio import wav
 from xtts.corpus.utterances import Utterance
+from xtts.weights.voice_files import VOICES as VOICES  # the subfolder of a run
 
-VOICES = "voices"  # subfolder of a run
 MAX_SECONDS = 30.0  # of a reference recording that are encoded, as in the published model
 MAX_SPEAKERS = 16  # speakers with a reference recording
 

@@ -13,6 +13,7 @@ finished stage whose fingerprint has changed is trained again from the beginning
 """
 
 import contextlib
+import functools
 import json
 import shutil
 from pathlib import Path
@@ -49,7 +50,7 @@ from xtts.training.signals import interrupted
 from xtts.training.stages import STAGES, stages_of
 from xtts.training.stages.stage import Stage, Tensors
 from xtts.training.step import TrainingSteps
-from xtts.weights import assignment, model_folder
+from xtts.weights import assignment, model_folder, speaking_settings
 from xtts.weights.layout import MEL_STATS, PREFIXES, ModelDescription
 from xtts.weights.safetensors_file import WeightsError
 
@@ -302,7 +303,10 @@ def write_model(context: TrainingContext, parts: Mapping[str, Tensors]) -> None:
     folder = context.folder / model_folder.RUN_MODEL
     shutil.rmtree(folder, ignore_errors=True)
     is_bpe = recipe.text.tokenizer == "bpe"  # a character tokenizer is not a vocab.json, which other programs expect
-    model_folder.write_model_folder(folder, description, tensors, context.folder / TOKENIZER if is_bpe else None)
+    vocab = context.folder / TOKENIZER if is_bpe else None
+    settings = speaking_settings.read_speaking(recipe.model.weights) if is_published and recipe.model.weights else None
+    extend = functools.partial(speaking_settings.write_speaking, settings=settings) if settings else None
+    model_folder.write_model_folder(folder, description, tensors, vocab, extend)
 
 
 def _lock(folder: Path, cluster: Optional[Cluster], log: Log) -> ContextManager[Any]:

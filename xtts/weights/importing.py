@@ -1,8 +1,9 @@
 """Import a published checkpoint into a model folder.
 
 The folder holds `model.safetensors` (every tensor bit for bit as published: names, layouts, weight normalisation),
-`model.json` (the sizes, derived from the shapes) and, where it was given, `vocab.json`. Everything that does not fit is
-listed in one error, and then nothing has been written.
+`model.json` (the sizes, derived from the shapes), `speaking.json` (the settings of a config.json, or those of XTTS-v2)
+and, where they were given, `vocab.json` and `voices/`, the named studio voices. Everything that does not fit is listed
+in one error, and then nothing has been written.
 """
 
 import json
@@ -12,7 +13,7 @@ from typing import Any, Dict, List, Optional, Tuple
 import attrs
 import numpy as np
 
-from xtts.weights import safetensors_file, torch_file
+from xtts.weights import safetensors_file, speaking_settings, torch_file, voice_files
 from xtts.weights.assignment import extend_vocabulary
 from xtts.weights.layout import MEL_STATS, PREFIXES, ModelDescription, describe_tensors, list_mismatches
 from xtts.weights.layout import published_name as published_name
@@ -36,6 +37,8 @@ class Imported:
     tensors: int
     ignored: int  # tensors that do not belong to the model
     added_rows: int  # of the text vocabulary
+    speaking: speaking_settings.SpeakingSettings
+    voices: int = 0  # named studio voices
 
     def text(self) -> str:
         gpt, parts = self.model.size.gpt, ", ".join(self.model.parts)
@@ -50,6 +53,13 @@ class Imported:
             )
         if "codec" not in self.model.parts:
             lines.append("  no codec: it can speak, but not be trained; for that, import it with --dvae dvae.pth")
+        one = self.speaking
+        lines.append(
+            f"  speaks at temperature {one.temperature:g}, top-k {one.top_k}, top-p {one.top_p:g}, repetition penalty "
+            f"{one.repetition_penalty:g}; references of {one.gpt_cond_len} s in chunks of {one.gpt_cond_chunk_len} s"
+        )
+        if self.voices:
+            lines.append(f"  {self.voices:,} studio voices; speak in one with --voice NAME")
         if self.ignored:
             lines.append(f"  {self.ignored:,} tensors that do not belong to the model were left out")
         if self.added_rows:
@@ -66,10 +76,12 @@ def import_checkpoint(
     config: Optional[PathLike] = None,
     extend: bool = False,
     seed: int = 0,
+    speakers: Optional[PathLike] = None,
 ) -> Imported:
     """Import a published or a trainer's checkpoint, .pth or .safetensors, into a folder. Nothing in it is run.
 
-    `extend`: add rows for the tokens of the vocabulary that the checkpoint does not have.
+    `config` is a Coqui config.json: it states sizes that shapes do not tell, and the settings to speak with. `extend`:
+    add rows for the tokens of the vocabulary that the checkpoint does not have. `speakers` holds named studio voices.
     """
     out = Path(out)
     _check_empty(out)
@@ -96,8 +108,15 @@ def import_checkpoint(
         if tokens > before:
             tensors = extend_vocabulary(tensors, tokens, np.random.default_rng(seed))
             found = attrs.evolve(found, text_tokens=tokens)
-    write_model_folder(out, found, tensors, vocab)
-    return Imported(out, found, len(tensors), ignored, found.text_tokens - before)
+    speaking = speaking_settings.SpeakingSettings() if config is None else speaking_settings.read_config(config)
+    voices = [] if speakers is None else voice_files.read_studio_voices(speakers, found)
+
+    def write_settings_and_voices(folder: Path) -> None:
+        speaking_settings.write_speaking(folder, speaking)
+        voice_files.write_studio_voices(folder, voices)
+
+    write_model_folder(out, found, tensors, vocab, write_settings_and_voices)
+    return Imported(out, found, len(tensors), ignored, found.text_tokens - before, speaking, len(voices))
 
 
 def _read(path: PathLike) -> Any:

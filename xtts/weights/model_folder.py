@@ -3,7 +3,7 @@
 import json
 import shutil
 from pathlib import Path
-from typing import Any, Mapping, Optional, Tuple, Union
+from typing import Any, Callable, Mapping, Optional, Tuple, Union
 
 import attrs
 import numpy as np
@@ -62,9 +62,13 @@ def _find_description(folder: PathLike) -> Tuple[Path, ModelDescription]:
 
 
 def write_model_folder(
-    folder: PathLike, model: ModelDescription, tensors: Mapping[str, np.ndarray], vocab: Optional[PathLike] = None
+    folder: PathLike,
+    model: ModelDescription,
+    tensors: Mapping[str, np.ndarray],
+    vocab: Optional[PathLike] = None,
+    extend: Optional[Callable[[Path], None]] = None,
 ) -> None:
-    """Write a model folder, which must be new or empty; complete or not at all."""
+    """Write a model folder, which must be new or empty; complete or not at all. `extend` adds files of its own."""
     folder = Path(folder)
     _check_empty(folder)
     _check_layout(model, tensors, str(folder))
@@ -74,6 +78,8 @@ def write_model_folder(
             (draft / SIZES).write_text(json.dumps(attrs.asdict(model), indent=2) + "\n", encoding="utf-8")
             if vocab is not None:
                 shutil.copyfile(str(vocab), str(draft / VOCAB))
+            if extend is not None:
+                extend(draft)
     except OSError as error:
         raise WeightsError(f"{folder}: {error.strerror}; name a folder that can be written") from None
 
