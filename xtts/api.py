@@ -18,9 +18,12 @@ def plan(recipe: "Union[Recipe, PathLike]", log: Callable[[str], None] = print) 
     """
     from xtts.planning.dataset import load_dataset, plan_dataset
     from xtts.planning.plan import resolve_shapes
+    from xtts.recipe.defaults import resolve_defaults
     from xtts.training.stages import stages_of
+    from xtts.weights import model_folder
 
     resolved = resolve_shapes(_loaded(recipe))
+    resolved = resolve_defaults(resolved, model_folder.is_published(resolved.model.weights))
     return plan_dataset(resolved, load_dataset(resolved, log), stages_of(resolved))
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from xtts.files import json_digest
 from xtts.planning.dataset import Dataset
 from xtts.planning.plan import Plan
+from xtts.recipe.defaults import resolve_defaults
 from xtts.recipe.schema import Recipe, setting_names
 from xtts.training.cluster.collectives import CollectiveError, Collectives
 from xtts.training.stages import STAGES
@@ -35,7 +36,9 @@ def make_fingerprint(
 
 def weight_settings(recipe: Recipe, stage: Stage) -> Dict[str, Any]:
     """The settings that a stage's weights depend on, without those of [train] that its own section overrides."""
-    tables = recipe.as_tables()
+    tables = resolve_defaults(
+        recipe, is_published=False
+    ).as_tables()  # those of published weights are filled in already
     own = tables[stage.section] if stage.section != "train" else {}
     return {
         f"{section}.{name}": tables[section].get(name)
@@ -93,7 +96,7 @@ def _data_facts(stage: Stage, dataset: Dataset, plan: Plan) -> Fingerprint:
 
 
 def _defaults(names: Fingerprint) -> Fingerprint:
-    """The default values of the named settings."""
-    tables = Recipe().as_tables()
+    """The default values of the named settings, of a model that is trained from nothing."""
+    tables = resolve_defaults(Recipe(), is_published=False).as_tables()
     settings = {name: name.split(".") for name in names if "." in name}
     return {name: tables[section].get(key) for name, (section, key) in settings.items()}

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Dict, List, Mapping, Optional, 
 import numpy as np
 
 from xtts.files import json_digest
+from xtts.pipeline.references import RandomReferences
 from xtts.planning.batch_order import BatchOrder
 from xtts.planning.dataset import Dataset, Split
 from xtts.planning.memory import ATTENTION_FLOATS, BLOCK_FLOATS, COPIES, FLOAT, mel_floats
@@ -208,17 +209,21 @@ class TrainableGpt:
     def inputs(self, shape: Shape, replicas: int) -> Dict[str, Any]:
         import tensorflow as tf
 
-        from xtts.pipeline.features import reference_shape
+        from xtts.pipeline.features import reference_size
 
         audio, rows = self._recipe.audio, shape.batch_size * replicas
-        _, frames = reference_shape(audio, self._recipe.data.reference_seconds, shape.mel_frames)
-        return {
+        _, frames = reference_size(self._recipe, shape.mel_frames)
+        specs = {
             "text": tf.TensorSpec([rows, shape.text_length], tf.int32),
             "text_lengths": tf.TensorSpec([rows], tf.int32),
             "codes": tf.TensorSpec([rows, shape.mel_frames // FRAMES_PER_CODE], tf.int32),
             "code_lengths": tf.TensorSpec([rows], tf.int32),
             "reference": tf.TensorSpec([rows, frames, audio.n_mels], tf.float32),
         }
+        references = RandomReferences.of(self._recipe)
+        if references and references.masks:
+            specs["masked_codes"] = tf.TensorSpec([rows, 2], tf.int32)
+        return specs
 
     def losses(self, batch: Batch, shape: Optional[Shape], seed: Tensor, training: bool) -> StageLosses:
         import tensorflow as tf
@@ -232,6 +237,7 @@ class TrainableGpt:
             joint_length=shape.joint_length if shape else _longest(batch),
             dropout=self._recipe.train.dropout if training else 0.0,
             seed=seed,
+            masked_codes=batch.get("masked_codes"),
         )
         return StageLosses(tf.stack([found.text, found.codes]), tf.stack([found.text_tokens, found.code_tokens]), ())
 
@@ -287,7 +293,8 @@ def _remote_features(context: "TrainingContext", codec: "Codec") -> Any:
     from xtts.pipeline.features import feature_functions
 
     made = feature_functions(context.recipe.audio, context.stats, variables_to_constants(codec), transform_for("CPU"))
-    return {"codes": ("waves", made["codes"]), "reference": ("reference_waves", made["reference_mel"])}
+    reference_mel = made["padded_reference_mel" if RandomReferences.of(context.recipe) else "reference_mel"]
+    return {"codes": ("waves", made["codes"]), "reference": ("reference_waves", reference_mel)}
 
 
 def _longest(batch: Batch) -> Tensor:
@@ -303,4 +310,4 @@ def _longest(batch: Batch) -> Tensor:
 def _reference_frames(recipe: Recipe, shape: Shape) -> int:
     """Frames of a reference mel, by the same arithmetic as in planning."""
     longest = int(recipe.data.reference_seconds * recipe.audio.sample_rate / recipe.audio.hop_length) + 1
-    return min(longest, shape.mel_frames)
+    return min(longest, shape.mel_frames) if recipe.data.reference_min_seconds is None else longest
