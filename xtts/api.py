@@ -18,9 +18,12 @@ def plan(recipe: "Union[Recipe, PathLike]", log: Callable[[str], None] = print) 
     """
     from xtts.planning.dataset import load_dataset, plan_dataset
     from xtts.planning.plan import resolve_shapes
+    from xtts.recipe.defaults import resolve_defaults
     from xtts.training.stages import stages_of
+    from xtts.weights import model_folder
 
     resolved = resolve_shapes(_loaded(recipe))
+    resolved = resolve_defaults(resolved, model_folder.is_published(resolved.model.weights))
     return plan_dataset(resolved, load_dataset(resolved, log), stages_of(resolved))
 
 
@@ -48,13 +51,18 @@ def evaluate(
     return evaluate_run(folder, utterances, recogniser, log)
 
 
-def export(folder: PathLike, out: PathLike) -> List[Path]:
+def export(folder: PathLike, out: PathLike, for_coqui: bool = False) -> List[Path]:
     """Write the model of a run, or of an import, for other programs, and return the files that were written.
 
     An `out` that ends in .safetensors gets the weights, under the names that the public implementation loads; the codec
-    goes to a second file beside it. Any other `out` is a folder, and gets a SavedModel, which runs without xtts.
+    goes to a second file beside it. Any other `out` is a folder, and gets a SavedModel, which runs without xtts; with
+    `for_coqui` it gets the files that coqui-tts loads instead.
     """
     out = Path(out)
+    if for_coqui:
+        from xtts.weights.exporting import export_for_coqui
+
+        return export_for_coqui(folder, out)
     if out.suffix == ".safetensors":
         from xtts.weights.exporting import export_checkpoint
 

@@ -1,5 +1,7 @@
 """The GPT: published values, agreement of both layouts, and properties for any batch."""
 
+import functools
+
 import attrs
 import numpy as np
 import pytest
@@ -7,6 +9,7 @@ import tensorflow as tf
 from golden_weights import GOLDEN, fill, load_file
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from padded_layout import padded_losses
 
 from xtts import compat
 from xtts.errors import XttsError
@@ -90,14 +93,19 @@ def test_the_number_of_weights_matches_the_sizes(gpt):
 
 def test_the_published_layout_gives_the_published_logits(gpt, batch, golden):
     """Every logit of the codes matches, including those past the ends of short rows."""
-    _, logits = gpt.published_losses(*batch)
+    _, logits = padded_losses(gpt, *batch)
     assert apart(np.transpose(logits.codes, [0, 2, 1]), golden["mel_logits"]) < 1e-4
 
 
-@pytest.mark.parametrize(("layout", "way"), [("losses", "eager"), ("losses", "graph"), ("published_losses", "eager")])
+def laid_out(gpt, layout):
+    """The losses of a batch in one of the layouts, as a function of the batch."""
+    return gpt.losses if layout == "joint" else functools.partial(padded_losses, gpt)
+
+
+@pytest.mark.parametrize(("layout", "way"), [("joint", "eager"), ("joint", "graph"), ("padded", "eager")])
 def test_losses_and_gradients_match_the_published_ones(layout, way, gpt, batch, golden):
     """Both layouts give the published losses and, for every weight, the published gradient."""
-    losses, gradients = losses_and_gradients(gpt, getattr(gpt, layout), batch, way)
+    losses, gradients = losses_and_gradients(gpt, laid_out(gpt, layout), batch, way)
     assert apart(losses.text, golden["loss_text"]) < 1e-4
     assert apart(losses.codes, golden["loss_mel"]) < 1e-4
     np.testing.assert_allclose(losses.total, 0.01 * losses.text + losses.codes, rtol=1e-6)
@@ -144,7 +152,7 @@ def test_layouts_agree_on_any_lengths(gpt, rows, seed):
     batch = random_batch(np.random.default_rng(seed), *zip(*rows))
     joint = max(int(joint_length(text, 4 * codes)) for text, codes in rows)
     losses, gradients = losses_and_gradients(gpt, lambda *batch: gpt.losses(*batch, joint_length=joint), batch)
-    wanted, wanted_gradients = losses_and_gradients(gpt, gpt.published_losses, batch)
+    wanted, wanted_gradients = losses_and_gradients(gpt, laid_out(gpt, "padded"), batch)
     np.testing.assert_allclose(losses, wanted, rtol=1e-4)
     largest = max(np.abs(gradient).max() for gradient in wanted_gradients.values())
     for name, gradient in gradients.items():
@@ -162,10 +170,10 @@ def test_padding_changes_nothing(gpt, batch):
     assert max(apart(gradients[name], wanted_gradients[name]) for name in gradients) < 1e-3
 
 
-@pytest.mark.parametrize("layout", ["losses", "published_losses"])
+@pytest.mark.parametrize("layout", ["joint", "padded"])
 def test_blank_rows_are_ignored(layout, gpt, batch):
     """Rows of length 0 leave losses and gradients unchanged, and a batch of only such rows has the loss 0."""
-    function = getattr(gpt, layout)
+    function = laid_out(gpt, layout)
     filled = [tf.concat([part, tf.zeros_like(part[:2])], axis=0) for part in batch]
     losses, gradients = losses_and_gradients(gpt, function, filled)
     wanted, wanted_gradients = losses_and_gradients(gpt, function, batch)
@@ -174,6 +182,22 @@ def test_blank_rows_are_ignored(layout, gpt, batch):
     empty, gradients = losses_and_gradients(gpt, function, [tf.zeros_like(part) for part in batch])
     assert [float(value) for value in empty] == [0] * 5
     assert all(not gradient.any() for gradient in gradients.values())
+
+
+def test_masked_codes_have_no_loss(gpt, batch):
+    """The loss is the mean over all other targets; without a mask, and with an empty one, it is over all."""
+    masks = np.array([[2, 9], [0, 0], [5, 99], [0, 0]], np.int32)[: batch[3].shape[0]]
+    losses, logits = gpt.losses(*batch, masked_codes=tf.constant(masks))
+    wanted = []
+    for row, length in enumerate(batch[3].numpy()):
+        targets = [*batch[2].numpy()[row, :length], *[TOKENS.audio_stop] * 4]
+        all_of_row = -tf.nn.log_softmax(logits.codes[row, : length + 4]).numpy()[range(length + 4), targets]
+        wanted += [loss for place, loss in enumerate(all_of_row) if not masks[row, 0] <= place < masks[row, 1]]
+    np.testing.assert_allclose(losses.codes, np.mean(wanted), rtol=1e-5)
+    assert float(losses.code_tokens) == len(wanted)
+    unmasked, _ = gpt.losses(*batch)
+    np.testing.assert_array_equal(losses.text, unmasked.text)
+    np.testing.assert_array_equal(gpt.losses(*batch, masked_codes=tf.zeros_like(masks))[0], unmasked)
 
 
 @pytest.mark.parametrize("way", ["eager", "graph"])

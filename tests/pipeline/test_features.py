@@ -70,6 +70,7 @@ def test_there_is_one_trace_per_shape(codec, waves):
     assert {function.name: function.traces for function in features.functions} == {
         "mel": 2,
         "reference_mel": 0,
+        "padded_reference_mel": 0,
         "codes": 2,
     }
 

@@ -112,6 +112,84 @@ def test_gpt_batches_are_the_same_live_and_cached(made, is_random):
     assert sorted(seen) == list(range(len(SPEAKERS)))
 
 
+OWN = {"reference_from": "utterance", "reference_min_seconds": 0.2}  # of references of 0.5 s at most
+
+
+def own_references(made, **train):
+    """The recipe with references that are cut from the utterances themselves, at random lengths."""
+    data, masks = attrs.evolve(made.recipe.data, **OWN), attrs.evolve(made.recipe.train, **train)
+    return attrs.evolve(made.recipe, data=data, train=masks)
+
+
+@pytest.mark.parametrize("is_random", [True, False], ids=["training", "validation"])
+def test_references_of_random_lengths_are_stretches_of_the_utterance(made, is_random):
+    """A reference is part of its utterance, and then silence; live and cached it is the same, in one shape.
+
+    No code of that part has a loss; in validation all codes do, and the part is the first of middle length.
+    """
+    recipe = own_references(made)
+    live, cached = (made.gpt(is_cached, is_random, recipe) for is_cached in (False, True))
+    lengths, silence, seen = made.part.lengths, np.log(1e-5) / STATS, set()
+    for number, one in enumerate(made.plan.order.batches(0)):
+        rows, arrays = finished(live, [one], number)
+        kept, stored = finished(cached, [one], number)
+        masked = arrays["masked_codes"]
+        assert arrays["reference"].shape == stored["reference"].shape == (one.rows, 32, AUDIO.n_mels)
+        np.testing.assert_array_equal(masked, stored["masked_codes"])
+        np.testing.assert_array_equal(rows.counts, kept.counts)
+        targets = arrays["code_lengths"].sum() + 4 * len(one.utterances)
+        assert rows.counts[1] == targets - (masked[:, 1] - masked[:, 0]).sum()
+        cuts = live.cuts([one], number)["reference_waves"].by_row
+        for row, position in enumerate(one.utterances):
+            start, samples = cuts[row].start, cuts[row].samples
+            assert cuts[row].position == position
+            assert 0 <= start < start + samples <= lengths.samples[position]
+            is_long = 0.2 * AUDIO.sample_rate - AUDIO.hop_length < samples <= 0.5 * AUDIO.sample_rate
+            assert is_long or samples <= lengths.samples[position] / 2
+            hops, code = samples // AUDIO.hop_length, FRAMES_PER_CODE * AUDIO.hop_length
+            assert_near(arrays["reference"][row, :hops], stored["reference"][row, :hops])
+            for found in (arrays, stored):
+                after = found["reference"][row, hops + EDGE :]
+                np.testing.assert_allclose(after, np.broadcast_to(silence, after.shape), atol=1e-5)
+            assert masked[row].tolist() == ([start // code, (start + samples) // code] if is_random else [0, 0])
+            seen.add((start, samples))
+        assert not masked[len(one.utterances) :].any()
+        again = made.gpt(is_random=is_random, recipe=recipe).read([one], number)
+        np.testing.assert_array_equal(again.arrays["reference_waves"], rows.arrays["reference_waves"])
+    assert len(seen) == len(SPEAKERS) if is_random else {start for start, _ in seen} == {0}
+
+
+@pytest.mark.parametrize("masks", [False, "published"])
+def test_masks_of_reference_codes_can_be_left_out_or_as_published(made, masks):
+    """Without masks batches have no such array; the published ones are of the last row, at positions of the mel."""
+    source = made.gpt(recipe=own_references(made, mask_reference_codes=masks))
+    for number, one in enumerate(made.plan.order.batches(0)):
+        rows, arrays = finished(source, [one], number)
+        if not masks:
+            assert "masked_codes" not in arrays
+            continue
+        last = len(one.utterances) - 1
+        cut = source.cuts([one], number)["reference_waves"].by_row[last]
+        start, stop = cut.start // AUDIO.hop_length, (cut.start + cut.samples) // AUDIO.hop_length
+        assert arrays["masked_codes"][last].tolist() == [start, stop]
+        assert not np.delete(arrays["masked_codes"], last, axis=0).any()
+        targets = int(arrays["code_lengths"][last]) + 4
+        lost = min(stop, targets) - min(start, targets)
+        assert rows.counts[1] == arrays["code_lengths"].sum() + 4 * len(one.utterances) - lost
+
+
+def test_a_reference_from_another_recording_masks_nothing(made):
+    """A speaker's only recording is its own reference, and so its codes have no loss; others have all their losses."""
+    recipe = attrs.evolve(made.recipe, data=attrs.evolve(made.recipe.data, reference_min_seconds=0.2))
+    source, lone = made.gpt(recipe=recipe), {made.position(id) for id in ("u11", "u12", "u13")}
+    for number, one in enumerate(made.plan.order.batches(0)):
+        rows = source.read([one], number)
+        for row, position in enumerate(one.utterances):
+            cut = source.cuts([one], number)["reference_waves"].by_row[row]
+            assert (cut.position == position) == (position in lone)
+            assert rows.arrays["masked_codes"][row].any() == (position in lone)
+
+
 @pytest.mark.parametrize("cached", [False, True], ids=["live", "cached"])
 @pytest.mark.parametrize("workers", [1, 2])
 def test_relaxed_batches_are_as_long_as_their_longest_member(made, cached, workers):

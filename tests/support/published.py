@@ -11,6 +11,7 @@ import soundfile
 
 from xtts.inference.generation import SamplingParams
 from xtts.inference.vocoder import make_vocoder
+from xtts.weights.importing import import_checkpoint
 from xtts.weights.safetensors_file import read_safetensors
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "published"
@@ -58,3 +59,34 @@ def error(found, wanted):
     found, wanted = np.asarray(found), np.asarray(wanted)
     assert found.shape == wanted.shape
     return float(np.abs(found - wanted).max() / np.abs(wanted).max())
+
+
+def import_published(folder):
+    """Import the model with its codec and vocabulary; returns its description."""
+    return import_checkpoint(
+        GOLDEN / "model.pth",
+        folder,
+        dvae=GOLDEN / "dvae.pth",
+        mel_norms=GOLDEN / "mel_stats.pth",
+        vocab=GOLDEN / "vocab.json",
+        config=GOLDEN / "config.json",
+    ).model
+
+
+def training_figures():
+    """The tensors of the public trainer's steps, and what is said about them."""
+    return golden("training"), ABOUT["training"]
+
+
+def training_batch(tensors, number):
+    """A batch of the public trainer, as the GPT stage takes it."""
+    own = {name[len("batch0/") :]: value for name, value in tensors.items() if name.startswith(f"batch{number}/")}
+    code_lengths = -(-own["wav_lengths"] // 1024)
+    arrays = {
+        "text": own["text_inputs"],
+        "text_lengths": own["text_lengths"],
+        "codes": own["audio_codes"][:, : code_lengths.max()],
+        "code_lengths": code_lengths,
+    }
+    mels = np.ascontiguousarray(own["cond_mels"][:, 0].transpose(0, 2, 1))
+    return {**{name: array.astype(np.int32) for name, array in arrays.items()}, "reference": mels}

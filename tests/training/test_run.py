@@ -12,6 +12,7 @@ from run_processes import copy, differences, final, has_begun, losses, make_corp
 from xtts.audio import wav
 from xtts.planning.plan import resolve_shapes
 from xtts.recipe import loading
+from xtts.recipe.defaults import resolve_defaults
 from xtts.reporting.journal import Journal
 from xtts.weights.layout import MEL_STATS
 from xtts.weights.model_folder import read_model_folder
@@ -25,6 +26,7 @@ FIGURES = "steps traces retraces_after_warmup data_wait_share frames_per_second 
 def test_a_run_learns_and_writes_its_records(runs):
     """Losses fall, every planned shape occurs, nothing is retraced, and each file has its contents."""
     folder, settings = runs.folder("whole"), resolve_shapes(loading.load_recipe(str(runs.root / "recipe.toml")))
+    settings = resolve_defaults(settings, is_published=False)
     recipe = loading.load_recipe(str(folder / "recipe.toml"))
     assert (recipe.train, recipe.data, recipe.codec) == (settings.train, settings.data, settings.codec)
     for stage in ("codec", "gpt"):
@@ -161,6 +163,32 @@ def test_a_run_starts_from_the_weights_in_a_recipe(runs, stages):
     for stage in stages:
         assert losses(runs.folder(name), stage)[0] < 0.95 * losses(runs.folder("whole"), stage)[0]
     assert not read_model_folder(runs.folder(name))[0].is_published
+
+
+@pytest.mark.parametrize("shapes", ["planned", "relaxed"])
+def test_published_weights_are_tuned_as_published(runs, shapes):
+    """References are stretches of the utterances, of random lengths, and the run's folder remembers all of it.
+
+    A run that is resumed is bit-identical to one that was not interrupted, and no step is traced twice.
+    """
+    weights = runs.root / f"published-{shapes}"
+    shutil.copytree(str(runs.folder("whole") / "model"), str(weights))
+    about = json.loads((weights / "model.json").read_text(encoding="utf-8"))
+    (weights / "model.json").write_text(json.dumps({**about, "is_published": True}), encoding="utf-8")
+    settings = (f"model.weights={weights}", 'run.stages=["gpt"]', f"data.shapes={shapes}", "train.steps=8", UNSEEN)
+    ended = runs.start(f"published-{shapes}", *settings).end()
+    assert ended.status == 0, ended.output
+    folder = runs.folder(f"published-{shapes}")
+    recipe = loading.load_recipe(folder / "recipe.toml")
+    assert (recipe.data.reference_from, recipe.data.reference_min_seconds) == ("utterance", 0.25)
+    assert recipe.train.weight_decay_on == "published"
+    assert summary(folder)["retraces_after_warmup"] == 0
+    assert read_model_folder(folder)[0].is_published
+    resumed = unfinished(copy(runs, f"resumed-{shapes}", folder.name), "gpt")
+    ended = runs.start(resumed.name, *settings).end()
+    assert ended.status == 0, ended.output
+    assert "gpt: resuming after step 4 of 8" in ended.output
+    assert differences(resumed, folder, ["gpt"]) == []
 
 
 @pytest.mark.parametrize("stages", [["codec"], pytest.param(["codec", "gpt"], marks=pytest.mark.long)], ids="+".join)

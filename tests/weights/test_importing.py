@@ -120,6 +120,26 @@ def test_an_export_has_the_public_names(files, golden, tmp_path):
     same(load_file(second), golden[1])
 
 
+def test_a_model_trained_from_nothing_stays_one(files, tmp_path):
+    """Exported weights say so, and the import reads it: such a model does not speak as published ones do."""
+    model, dvae, out = files
+    imported = importing.import_checkpoint(model, out, dvae)
+    assert imported.model.is_published
+    tensors = model_folder.read_model_folder(out)[1]
+    for parts in (layout.PREFIXES, ("gpt", "codec")):
+        prefixes = (layout.MEL_STATS, *(layout.PREFIXES[part] for part in parts))
+        own = {name: tensor for name, tensor in tensors.items() if name.startswith(prefixes)}
+        folder = tmp_path / f"own-{len(parts)}"
+        description = attrs.evolve(imported.model, parts=tuple(parts), is_published=False)
+        model_folder.write_model_folder(folder, description, own)
+        exported = exporting.export_checkpoint(folder, tmp_path / f"{folder.name}.safetensors")
+        config = tmp_path / "config.json"
+        config.write_text(json.dumps({"model_args": {"gpt_n_heads": HEADS}}))
+        again = importing.import_checkpoint(exported[0], tmp_path / f"again-{len(parts)}", exported[1], config=config)
+        assert (again.model.parts, again.model.is_published) == (tuple(parts), False)
+        assert (again.model.size.gpt, again.model.size.codec) == (description.size.gpt, description.size.codec)
+
+
 def test_an_export_includes_tensors_that_are_not_weights(files, golden, tmp_path):
     """Counters, windows and filters that our models do not keep are computed for the public implementation."""
     model, dvae, out = files

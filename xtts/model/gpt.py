@@ -1,12 +1,10 @@
 """XTTS's autoregressive language model: text and conditioning latents to codes.
 
 An utterance is one sequence: [32 conditioning latents] [START] text [STOP] [start] codes [stop]. Text and codes have
-their own token and position embeddings; the latents have no position. A batch can be laid out in two ways, which give
-the same numbers:
-
-- `losses`, for training: codes directly after the text, padding only at the end. Attention is causal, so padding needs
-  no mask, and a step costs what the joint length costs.
-- `published_losses`, as a reference: codes after the padded text, and a mask over the padding in between.
+their own token and position embeddings; the latents have no position. In training the codes of a row lie directly after
+its text, and padding is only at the end. Attention is causal, so padding needs no mask, and a step costs what the joint
+length costs. The public trainer has the codes after the padded text, and a mask over the padding in between, which
+gives the same numbers.
 
 The published layout masks the last special token of both parts and ignores its prediction: in training, [STOP] and
 [stop] are targets, never inputs. The joint sequence leaves both out. The published model, however, reads [STOP] in
@@ -20,7 +18,6 @@ import attrs
 import numpy as np
 import tensorflow as tf
 
-from xtts.model.attention import MASKED, causal_mask
 from xtts.model.conditioning import ConditioningEncoder, PerceiverResampler
 from xtts.model.layers import (
     INITIAL_DEVIATION,
@@ -88,6 +85,12 @@ class TokenSequence(NamedTuple):
     def without_last(self) -> "TokenSequence":
         return TokenSequence(self.inputs[:, :-1], self.targets[:, :-1])
 
+    def without_targets(self, places: Tensor) -> "TokenSequence":
+        """Without the targets from places[:, 0] up to places[:, 1], [B, 2]."""
+        positions = tf.range(shape_list(self.targets)[1])[None]
+        is_inside = (positions >= places[:, :1]) & (positions < places[:, 1:])
+        return TokenSequence(self.inputs, tf.where(is_inside, IGNORED_TARGET, self.targets))
+
 
 class Gpt(Module):
     """The transformer with its embeddings, heads and conditioning encoder. Computes in the dtype of the reference mel.
@@ -152,11 +155,14 @@ class Gpt(Module):
         joint_length: Optional[Any] = None,
         dropout: float = 0.0,
         seed: Optional[Tensor] = None,
+        masked_codes: Optional[Tensor] = None,
     ) -> Tuple[Losses, Logits]:
         """Losses and logits of a batch, with codes directly after the text.
 
         `joint_length`: of the batch's shape, no shorter than any row; a tensor if lengths are dynamic; default: one
-        that fits any row. `seed`: of the step's dropout, two integers.
+        that fits any row. `seed`: of the step's dropout, two integers. `masked_codes`
+        [B, 2]: the codes of each row that have no loss, because its reference was cut there: the first of them, and the
+        first after them.
         """
         text_part, code_part = self._parts(text, text_lengths, codes, code_lengths)
         text_part, code_part = text_part.without_last(), code_part.without_last()
@@ -165,29 +171,13 @@ class Gpt(Module):
         length = text_length + code_length
         if joint_length is not None:
             length = joint_length - LATENTS - 2  # without [STOP] and [stop]
+        if masked_codes is not None:
+            code_part = code_part.without_targets(masked_codes)
         code_starts = text_lengths + 1
         joint = self._joint(text_part.inputs, code_part.inputs, code_starts, length, conditioning_latents)
         states = self._states(joint, None, Dropout(dropout, seed))[:, LATENTS:]
         code_states = shift_rows(states, -code_starts, code_length)
         return self._losses(states[:, :text_length], code_states, text_part, code_part)
-
-    def published_losses(
-        self, text: Tensor, text_lengths: Tensor, codes: Tensor, code_lengths: Tensor, reference: Tensor
-    ) -> Tuple[Losses, Logits]:
-        """The same losses in the published layout; its logits have one more position, after the last special token."""
-        text_part, code_part = self._parts(text, text_lengths, codes, code_lengths)
-        conditioning_latents = self.conditioning_latents(reference)
-        vectors = [conditioning_latents, self.embed_text(text_part.inputs), self.embed_codes(code_part.inputs)]
-        joint = tf.concat([tf.cast(part, conditioning_latents.dtype) for part in vectors], axis=1)
-        seen = [
-            tf.ones(conditioning_latents.shape[:2], tf.bool),
-            text_part.targets != IGNORED_TARGET,
-            code_part.targets != IGNORED_TARGET,
-        ]
-        mask = causal_mask(joint.shape[1]) + tf.where(tf.concat(seen, axis=1), 0.0, MASKED)[:, None, None]
-        states = self._states(joint, mask, Dropout())[:, LATENTS:]
-        width = text_part.inputs.shape[1]
-        return self._losses(states[:, :width], states[:, width:], text_part, code_part)
 
     def latents(
         self,

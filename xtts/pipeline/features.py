@@ -14,7 +14,8 @@ from xtts import compat
 from xtts.audio.mel import MelSpec, frame_count
 from xtts.model.codec import Codec
 from xtts.model.mel import Transform, log_mel, transform_for
-from xtts.recipe.schema import AudioSection
+from xtts.pipeline.references import padded_size
+from xtts.recipe.schema import AudioSection, Recipe
 
 Tensor = Any  # tf.Tensor; TensorFlow brings no types
 Function = Callable[[Tensor, Tensor], Tensor]
@@ -41,6 +42,14 @@ def reference_shape(audio: AudioSection, seconds: float, mel_frames: int) -> Tup
     return samples_for(count, spec), count
 
 
+def reference_size(recipe: Recipe, mel_frames: int) -> Tuple[int, int]:
+    """Samples and mel frames of the references of a shape; those followed by silence are of one size in all shapes."""
+    seconds = recipe.data.reference_seconds
+    if recipe.data.reference_min_seconds is not None:
+        return padded_size(recipe.audio, seconds, reference_spec(recipe.audio))
+    return reference_shape(recipe.audio, seconds, mel_frames)
+
+
 def feature_functions(
     audio: AudioSection, stats: np.ndarray, codec: Optional[Codec], transform: Transform
 ) -> Dict[str, Function]:
@@ -57,16 +66,21 @@ def feature_functions(
     def reference_mel(waves: Tensor, lengths: Tensor) -> Tensor:
         return masked_mel(waves, lengths, reference)
 
+    def padded_reference_mel(waves: Tensor, lengths: Tensor) -> Tensor:
+        # What follows a reference is silence, and belongs to it.
+        return reference_mel(waves, tf.where(lengths > 0, tf.shape(waves)[1], 0))
+
     def codes(waves: Tensor, lengths: Tensor) -> Tensor:
         if codec is None:
             raise ValueError("codes need a codec, and none was given")
         return codec.encode(mel(waves, lengths), tf.where(lengths > 0, frame_count(lengths, spec), 0))
 
-    return {"mel": mel, "reference_mel": reference_mel, "codes": codes}
+    functions = (mel, reference_mel, padded_reference_mel, codes)
+    return {function.__name__: function for function in functions}
 
 
 class Features:
-    """Three functions of waves [B, samples] and lengths [B] int32 in samples; padding of mels is 0."""
+    """Four functions of waves [B, samples] and lengths [B] int32 in samples; padding of mels is 0."""
 
     def __init__(
         self,
@@ -78,6 +92,7 @@ class Features:
         waits: bool = False,  # until a GPU has finished: needed where work is scheduled by measured time
     ) -> None:
         self._device = device
+        self.mel_norms = stats
         self._waits = waits
         self.dynamic_shapes = dynamic_shapes
         # Any number of rows and samples: without a signature each new shape would be traced.
@@ -96,6 +111,10 @@ class Features:
     def reference_mel(self, waves: np.ndarray, lengths: np.ndarray) -> Tensor:
         """The conditioning encoder's input, [B, frames, n_mels]."""
         return self._call("reference_mel", waves, lengths)
+
+    def padded_reference_mel(self, waves: np.ndarray, lengths: np.ndarray) -> Tensor:
+        """The same of references that are followed by silence up to the end of their row."""
+        return self._call("padded_reference_mel", waves, lengths)
 
     def codes(self, waves: np.ndarray, lengths: np.ndarray) -> Tensor:
         """The codec's codes, [B, frames / 4] int32; those past a recording's end are undefined."""

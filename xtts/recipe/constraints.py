@@ -62,6 +62,12 @@ def _data(data: Dict[str, Any]) -> Iterator[Rule]:
         ("val",),
         "val is named but train is not, so the demo corpus would be trained on; name train too",
     )
+    shortest, longest = data.get("reference_min_seconds", 0), data["reference_seconds"]
+    yield (
+        shortest > longest,
+        ("reference_min_seconds", "reference_seconds"),
+        f"reference_min_seconds = {shortest} is above reference_seconds = {longest}; write at most {longest}",
+    )
     yield (
         "service" in data and data["features"] == "cached",
         ("features", "service"),

@@ -155,7 +155,8 @@ def _converter() -> Any:
     from cattrs import Converter
 
     converter = Converter(forbid_extra_keys=True)
-    for either in (Union[int, Literal["auto"]], Union[bool, Literal["auto"]]):  # valid as they are
+    words = Union[int, Literal["auto"]], Union[bool, Literal["auto"]], Union[bool, Literal["published"]]
+    for either in words:  # valid as they are
         converter.register_structure_hook(either, lambda value, _type: value)
     one_or_several = Union[int, Tuple[int, ...], None]
     converter.register_structure_hook(

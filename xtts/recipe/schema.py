@@ -4,66 +4,28 @@ Each field has a type, a default, a range and one line of help, all stated here 
 them, and files, flags, editors and the reference page use the schema.
 """
 
-from typing import Any, Dict, List, Literal, Optional, Tuple, Union, get_args, get_origin
+from typing import Any, Dict, List, Literal, Optional, Tuple, Union
 
 import attrs
 
-from xtts.recipe import fields
 from xtts.recipe.constraints import find_contradictions
+from xtts.recipe.settings import (
+    AMOUNT,
+    CODEC,
+    COUNT,
+    GPT,
+    GPUS,
+    POSITIVE,
+    SEVERAL,
+    SHARE,
+    Auto,
+    StageName,
+    field_schema,
+    run_setting,
+    setting,
+)
 
-COUNT: Dict[str, Any] = {"minimum": 1}
-AMOUNT: Dict[str, Any] = {"minimum": 0}
-SHARE: Dict[str, Any] = {"minimum": 0, "maximum": 1}
-POSITIVE: Dict[str, Any] = {"exclusiveMinimum": 0}
-SEVERAL: Dict[str, Any] = {"minItems": 1, "uniqueItems": True}
-GPU: Dict[str, Any] = {"type": "integer", **AMOUNT}
-GPUS: Dict[str, Any] = {**AMOUNT, "anyOf": [GPU, {"type": "array", "items": GPU, **SEVERAL}]}
-Auto = Literal["auto"]
 Gpus = Union[int, Tuple[int, ...], None]  # none, one or several
-StageName = Literal["codec", "gpt"]
-ALL_STAGES: Tuple[StageName, ...] = get_args(StageName)
-CODEC: Tuple[StageName, ...] = ("codec",)
-GPT: Tuple[StageName, ...] = ("gpt",)
-
-
-def setting(
-    default: Any, help: str, shapes_weights: Tuple[StageName, ...] = ALL_STAGES, per_worker: bool = False, **limits: Any
-) -> Any:
-    """A field of a section: its default, its line of help, and its limits as keywords of JSON schema.
-
-    `shapes_weights` names the stages whose weights depend on it, so that they must be trained again when it changes.
-    The default is all of them, so that a new setting cannot be forgotten. `per_worker`: workers of one cluster may
-    differ in it, because it says where things are or who a worker is.
-    """
-    metadata = {"help": help, "limits": limits, "shapes_weights": shapes_weights, "per_worker": per_worker}
-    return attrs.field(default=default, validator=_validate, metadata=metadata)
-
-
-def run_setting(default: Any, help: str, **more: Any) -> Any:
-    """A setting that does not affect weights: the length of a run, its speed, its devices, and what is reported."""
-    return setting(default, help, shapes_weights=(), **more)
-
-
-def field_schema(field: "attrs.Attribute[Any]") -> Dict[str, Any]:
-    """The JSON schema of a field: its type and limits."""
-    return {**_type_schema(field.type), **field.metadata["limits"]}
-
-
-def _type_schema(type_: Any) -> Dict[str, Any]:
-    if get_origin(type_) is tuple:
-        return {"type": "array", "items": _type_schema(get_args(type_)[0])}
-    if get_origin(type_) is Literal:
-        return {"enum": list(get_args(type_))}
-    if get_origin(type_) is Union:
-        options = [_type_schema(option) for option in get_args(type_) if option is not type(None)]
-        return options[0] if len(options) == 1 else {"anyOf": options}
-    return {"type": {bool: "boolean", int: "integer", float: "number", str: "string"}[type_]}
-
-
-def _validate(_section: Any, field: "attrs.Attribute[Any]", value: Any) -> None:
-    problem = None if value is None and field.default is None else fields.find_problem(value, field_schema(field))
-    if problem:
-        raise ValueError(f"{field.name}: {problem}")
 
 
 @attrs.frozen
@@ -115,6 +77,20 @@ class DataSection:
     )
     reference_seconds: float = setting(
         6.0, "length of the reference recording for conditioning", shapes_weights=GPT, minimum=0.1, maximum=60
+    )
+    reference_min_seconds: Optional[float] = setting(
+        None,
+        "references of random lengths, from this to reference_seconds, followed by silence; unset: all of one length,"
+        " or half of reference_seconds where references are cut from the utterances themselves",
+        shapes_weights=GPT,
+        minimum=0.1,
+        maximum=60,
+    )
+    reference_from: Optional[Literal["speaker", "utterance"]] = setting(
+        None,
+        "what a reference is cut from: another recording of the speaker, or the utterance itself; unset: speaker, or"
+        " utterance for published weights, which were trained so",
+        shapes_weights=GPT,
     )
     features: Literal["auto", "live", "cached"] = setting(
         "auto",
@@ -213,7 +189,18 @@ class TrainSection:
     schedule: Literal["constant", "cosine", "noam"] = setting("cosine", "learning rate schedule after the warm-up")
     warmup_steps: int = setting(100, "steps over which the learning rate rises from 0", **AMOUNT)
     weight_decay: float = setting(0.01, "AdamW's weight decay", **SHARE)
-    clip_norm: float = setting(1.0, "gradient clipping, by global norm", **POSITIVE)
+    weight_decay_on: Optional[Literal["matrices", "published", "all"]] = setting(
+        None,
+        "weights that decay: matrices; published: not embeddings, but the perceiver's scale; all: every weight; unset:"
+        " matrices, or published for published weights",
+    )
+    mask_reference_codes: Union[bool, Literal["published"]] = setting(
+        True,
+        "no loss for codes of the stretch of an utterance that its own reference was cut from; published: as coqui-tts"
+        " does, of each batch's last row only, and at four times the position",
+        shapes_weights=GPT,
+    )
+    clip_norm: float = setting(1.0, "gradient clipping, by global norm; 0: none", **AMOUNT)
     precision: Literal["float32", "bfloat16", "float16"] = setting(
         "float32", "mixed precision: type of the computations; weights stay float32"
     )

@@ -26,7 +26,7 @@ from xtts.planning.sizes import SIZES, step_cost
 from xtts.recipe.schema import Recipe
 from xtts.reporting.tensorboard import TensorBoard
 from xtts.training.cluster.collectives import Collectives
-from xtts.training.optimizer import AdamW, Schedule
+from xtts.training.optimizer import AdamW, Schedule, decays
 from xtts.training.placement import Placement
 from xtts.training.stages.samples import Samples
 from xtts.training.stages.stage import Stage, Tensors, TrainableModel, trainable_weights
@@ -187,8 +187,9 @@ def make_optimizer(context: TrainingContext, stage: Stage, trained: TrainableMod
     """The optimizer of a stage; must be called in the strategy's scope."""
     train = context.recipe.train
     schedule = Schedule.of(train, stage.learning_rate(context.recipe), stage.steps(context.recipe))
-    variables = [weight.variable for weight in trainable_weights(trained).values()]
-    return AdamW(variables, schedule, attrs.evolve(train, ema_decay=ema_decay))
+    named = {name: weight.variable for name, weight in trainable_weights(trained).items()}
+    decayed = decays(named, train.weight_decay_on)
+    return AdamW(list(named.values()), schedule, attrs.evolve(train, ema_decay=ema_decay), decayed)
 
 
 def held_out_shapes(recipe: Recipe, split: Split, replicas: int = 1) -> ShapePlan:

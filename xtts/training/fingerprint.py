@@ -12,7 +12,7 @@ import numpy as np
 from xtts.files import json_digest
 from xtts.planning.dataset import Dataset
 from xtts.planning.plan import Plan
-from xtts.recipe.frontend import resolve_frontend
+from xtts.recipe.defaults import resolve_defaults
 from xtts.recipe.schema import Recipe, setting_names
 from xtts.training.cluster.collectives import CollectiveError, Collectives
 from xtts.training.stages import STAGES
@@ -36,7 +36,7 @@ def make_fingerprint(
 
 def weight_settings(recipe: Recipe, stage: Stage) -> Dict[str, Any]:
     """The settings that a stage's weights depend on, without those of [train] that its own section overrides."""
-    tables = recipe.as_tables()
+    tables = resolve_defaults(recipe, is_published=False).as_tables()  # filled in already with published weights
     own = tables[stage.section] if stage.section != "train" else {}
     return {
         f"{section}.{name}": tables[section].get(name)
@@ -94,7 +94,7 @@ def _data_facts(stage: Stage, dataset: Dataset, plan: Plan) -> Fingerprint:
 
 
 def _defaults(names: Fingerprint) -> Fingerprint:
-    """The default values of the named settings."""
-    tables = resolve_frontend(Recipe()).as_tables()
+    """The default values of the named settings, of a model that is trained from nothing."""
+    tables = resolve_defaults(Recipe(), is_published=False).as_tables()
     settings = {name: name.split(".") for name in names if "." in name}
     return {name: tables[section].get(key) for name, (section, key) in settings.items()}

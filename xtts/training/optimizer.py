@@ -6,7 +6,7 @@ Every replica updates its own copies, all with the same gradients.
 """
 
 import contextlib
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Sequence
+from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence
 
 import attrs
 import numpy as np
@@ -55,12 +55,22 @@ class Update(NamedTuple):
 
 
 class AdamW(tf.Module):
-    """AdamW, with a running average of the weights (EMA) if ema_decay is set."""
+    """AdamW, with a running average of the weights (EMA) if ema_decay is set.
 
-    def __init__(self, variables: Sequence[Any], schedule: Schedule, train: TrainSection) -> None:
+    `decays`: for each variable whether weight decay applies to it; None: it applies to matrices.
+    """
+
+    def __init__(
+        self,
+        variables: Sequence[Any],
+        schedule: Schedule,
+        train: TrainSection,
+        decays: Optional[Sequence[bool]] = None,
+    ) -> None:
         super().__init__()
         self._schedule, self._train = schedule, train
         self.variables_ = list(variables)
+        self._decays = [_is_matrix(variable) for variable in variables] if decays is None else list(decays)
         self.first = [_zeros(variable) for variable in self.variables_]
         self.second = [_zeros(variable) for variable in self.variables_]
         self.average = [_copy(variable) for variable in self.variables_] if train.ema_decay else []
@@ -71,7 +81,8 @@ class AdamW(tf.Module):
         # Not tf.add_n: see layers.ordered_sum.
         norm = tf.sqrt(2.0 * ordered_sum([tf.nn.l2_loss(gradient) for gradient in gradients]))
         is_finite = tf.math.is_finite(norm) & tf.math.is_finite(loss)
-        scale = tf.where(is_finite, tf.minimum(1.0, self._train.clip_norm / tf.maximum(norm, 1e-12)), 0.0)
+        clipped = tf.minimum(1.0, self._train.clip_norm / tf.maximum(norm, 1e-12)) if self._train.clip_norm else 1.0
+        scale = tf.where(is_finite, clipped, 0.0)
         rate = self._schedule(time)
         moving = tf.where(is_finite, rate, 0.0)
         powers = BETA_1 ** (time + 1.0), BETA_2 ** (time + 1.0)
@@ -86,7 +97,7 @@ class AdamW(tf.Module):
         for place, (variable, gradient) in enumerate(zip(self.variables_, gradients)):
             weight, first, second = (values(one) for one in (variable, self.first[place], self.second[place]))
             gradient = tf.where(is_finite, gradient * scale, 0.0)  # a NaN times 0 is still a NaN
-            if _decays(variable):
+            if self._decays[place]:
                 weight.assign_sub(moving * self._train.weight_decay * weight)
             tf.raw_ops.ResourceApplyAdam(var=weight.handle, m=first.handle, v=second.handle, grad=gradient, **constants)
             if self.average:
@@ -116,8 +127,22 @@ class AdamW(tf.Module):
         return {**slots, "average": self.average} if self.average else slots
 
 
-def _decays(variable: Any) -> bool:
-    """Whether weight decay applies: to matrices, not to biases, scales and shifts."""
+def decays(variables: Mapping[str, Any], on: Optional[str]) -> List[bool]:
+    """Whether weight decay applies to each of the variables, given by published names; `on` is train.weight_decay_on.
+
+    The public trainer leaves out biases, and the weights of those layers that PyTorch calls norms or embeddings. The
+    perceiver's norm is a class of its own there, so its scale decays, as do the matrices that are left.
+    """
+    if on == "published":
+        return [
+            (_is_matrix(one) and "embedding." not in name) or name.endswith("norm.gamma")
+            for name, one in variables.items()
+        ]
+    return [on == "all" or _is_matrix(one) for one in variables.values()]
+
+
+def _is_matrix(variable: Any) -> bool:
+    """Whether it is none of the biases, scales and shifts."""
     return len(variable.shape) > 1
 
 

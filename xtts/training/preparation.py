@@ -19,6 +19,7 @@ from xtts.planning.dataset import Dataset, Log, Split, load_dataset, plan_datase
 from xtts.planning.plan import Plan, resolve_shapes
 from xtts.planning.sizes import SIZES
 from xtts.recipe import loading
+from xtts.recipe.defaults import resolve_defaults
 from xtts.recipe.frontend import resolve_frontend
 from xtts.recipe.schema import Recipe
 from xtts.reporting.tensorboard import TensorBoard
@@ -49,6 +50,7 @@ def prepare_run(recipe: Recipe, placement: Placement, collectives: Collectives, 
         shapes = resolve_shapes(recipe, _shapes_begun_with(folder), placement.has_gpu).data.shapes
     recipe = attrs.evolve(recipe, data=attrs.evolve(recipe.data, shapes=collectives.broadcast_json(shapes)))
     recipe = attrs.evolve(recipe, text=attrs.evolve(recipe.text, frontend=collectives.broadcast_json(frontend)))
+    recipe = resolve_defaults(recipe, model_folder.is_published(recipe.model.weights))
     with collectives.chief_first():
         dataset = load_dataset(recipe, log)
     plan = plan_dataset(recipe, dataset, stages_of(recipe), placement.replicas)

@@ -13,7 +13,7 @@ from typing import Any, Dict, List, Optional, Tuple
 import attrs
 import numpy as np
 
-from xtts.weights import safetensors_file, speaking_settings, torch_file, voice_files
+from xtts.weights import model_folder, safetensors_file, speaking_settings, torch_file, voice_files
 from xtts.weights.assignment import extend_vocabulary
 from xtts.weights.layout import MEL_STATS, PREFIXES, ModelDescription, describe_tensors, list_mismatches
 from xtts.weights.layout import published_name as published_name
@@ -95,7 +95,10 @@ def import_checkpoint(
     if mel_norms is not None:
         tensors[MEL_STATS] = _only_tensor(_read(mel_norms), mel_norms)
     found = describe_tensors(tensors, _settings(content, config))
-    found = attrs.evolve(found, parts=tuple(part for part in PREFIXES if part in found.parts or part in REQUIRED))
+    is_own = _is_own(model)
+    required = REQUIRED[:1] if is_own else REQUIRED
+    found = attrs.evolve(found, parts=tuple(part for part in PREFIXES if part in found.parts or part in required))
+    found = attrs.evolve(found, is_published=not is_own)
     _check_layout(found, tensors, str(model))
     before = found.text_tokens
     if vocab is not None:
@@ -126,6 +129,13 @@ def _read(path: PathLike) -> Any:
         if Path(path).suffix == ".safetensors"
         else torch_file.load_torch_file(path)
     )
+
+
+def _is_own(path: PathLike) -> bool:
+    """Whether it was exported from a model that was trained from nothing, which does not speak as published ones do."""
+    if Path(path).suffix != ".safetensors":
+        return False
+    return safetensors_file.read_safetensors(path)[1].get(model_folder.ORIGIN) == model_folder.OWN
 
 
 def _state(content: Any, path: PathLike) -> Dict[Any, Any]:

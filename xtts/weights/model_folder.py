@@ -15,6 +15,7 @@ from xtts.weights.safetensors_file import Tensors, WeightsError
 
 MODEL, SIZES, VOCAB = "model.safetensors", "model.json", "vocab.json"
 RUN_MODEL = "model"  # subfolder of a run
+ORIGIN, OWN = "origin", "trained with xtts from nothing"  # metadata of exported weights that are not published ones
 MAX_JSON_BYTES = 100_000_000
 
 PathLike = Union[str, Path]

@@ -1,11 +1,11 @@
 """The GPT stage: trains the transformer to predict the codec's codes from a reference voice and a text."""
 
-from typing import TYPE_CHECKING, Any, ClassVar, Dict, List, Mapping, NamedTuple, Optional, Tuple
+from typing import TYPE_CHECKING, Any, ClassVar, Dict, List, Mapping, Optional, Tuple
 
-import attrs
 import numpy as np
 
 from xtts.files import json_digest
+from xtts.pipeline.references import RandomReferences
 from xtts.planning.batch_order import BatchOrder
 from xtts.planning.dataset import Dataset, Split
 from xtts.planning.memory import ATTENTION_FLOATS, BLOCK_FLOATS, COPIES, FLOAT, mel_floats
@@ -14,21 +14,19 @@ from xtts.planning.shapes import Shape, ShapePlan, code_count, joint_length
 from xtts.planning.sizes import FRAMES_PER_CODE, LATENTS, SIZES, ModelSize
 from xtts.progress import ProgressBar
 from xtts.recipe.schema import Recipe
-from xtts.text.tokenizer import Tokenizer, encode_spoken
-from xtts.training.stages.samples import MAX_SAMPLES, SampleWriter
+from xtts.text.tokenizer import Tokenizer
+from xtts.training.stages.gpt_samples import GptSamples
+from xtts.training.stages.samples import SampleWriter
 from xtts.training.stages.stage import Batch, Stage, StageLosses, StepPiece, Tensor, Tensors, tensor_digest
 from xtts.weights import assignment, model_folder
 from xtts.weights.layout import PREFIXES
 
 if TYPE_CHECKING:
-    from xtts.compat import Compiled
     from xtts.model.codec import Codec
-    from xtts.model.gpt import Gpt, Tokens
+    from xtts.model.gpt import Tokens
     from xtts.pipeline.features import Features
     from xtts.pipeline.gpt_source import GptSource, GptStores
     from xtts.training.context import StageSetup, TrainingContext
-
-SAMPLE_PENALTY = 2.0  # repetition penalty: without it a hardly trained model repeats one code for ever
 
 
 class GptStage(Stage):
@@ -211,17 +209,21 @@ class TrainableGpt:
     def inputs(self, shape: Shape, replicas: int) -> Dict[str, Any]:
         import tensorflow as tf
 
-        from xtts.pipeline.features import reference_shape
+        from xtts.pipeline.features import reference_size
 
         audio, rows = self._recipe.audio, shape.batch_size * replicas
-        _, frames = reference_shape(audio, self._recipe.data.reference_seconds, shape.mel_frames)
-        return {
+        _, frames = reference_size(self._recipe, shape.mel_frames)
+        specs = {
             "text": tf.TensorSpec([rows, shape.text_length], tf.int32),
             "text_lengths": tf.TensorSpec([rows], tf.int32),
             "codes": tf.TensorSpec([rows, shape.mel_frames // FRAMES_PER_CODE], tf.int32),
             "code_lengths": tf.TensorSpec([rows], tf.int32),
             "reference": tf.TensorSpec([rows, frames, audio.n_mels], tf.float32),
         }
+        references = RandomReferences.of(self._recipe)
+        if references and references.masks:
+            specs["masked_codes"] = tf.TensorSpec([rows, 2], tf.int32)
+        return specs
 
     def losses(self, batch: Batch, shape: Optional[Shape], seed: Tensor, training: bool) -> StageLosses:
         import tensorflow as tf
@@ -235,6 +237,7 @@ class TrainableGpt:
             joint_length=shape.joint_length if shape else _longest(batch),
             dropout=self._recipe.train.dropout if training else 0.0,
             seed=seed,
+            masked_codes=batch.get("masked_codes"),
         )
         return StageLosses(tf.stack([found.text, found.codes]), tf.stack([found.text_tokens, found.code_tokens]), ())
 
@@ -266,97 +269,6 @@ def gpt_tokens(
     )
 
 
-class Sentence(NamedTuple):
-    """A text, and the held-out utterance in whose voice it is spoken."""
-
-    text: str
-    language: str
-    voice: int  # position of the utterance
-
-
-@attrs.frozen(kw_only=True, eq=False)
-class GptSamples:
-    """Sentences that were not trained on, in the voices of held-out recordings."""
-
-    writer: SampleWriter
-    device: str
-    sentences: List[Sentence]
-    inputs: Tuple[Tensor, Tensor, Tensor]  # text, its lengths, and reference mels
-    functions: List["Compiled"]
-
-    @classmethod
-    def prepare(
-        cls, context: "TrainingContext", writer: SampleWriter, features: "Features", gpt: "Gpt", codec: "Codec"
-    ) -> "GptSamples":
-        """Encode the sentences, read their reference voices, and trace generation and decoding."""
-        import tensorflow as tf
-
-        from xtts import compat
-        from xtts.model.generation import decode_codes, generate, max_codes
-        from xtts.pipeline.features import reference_shape
-        from xtts.pipeline.recordings import Recordings
-
-        recipe, tokenizer, split = context.recipe, context.dataset.tokenizer, context.held_out
-        sentences = choose_sentences(recipe, split, tokenizer)
-        recordings = Recordings(split, recipe.audio.sample_rate)
-        samples, _ = reference_shape(recipe.audio, recipe.data.reference_seconds, gpt.size.max_recording_frames)
-        voices = np.stack([np.resize(recordings.wave(one.voice), samples) for one in sentences])
-        ids = [encode_spoken(tokenizer, one.text, one.language)[: gpt.size.max_text_tokens] for one in sentences]
-        text = np.zeros((len(ids), max(len(row) for row in ids)), np.int32)
-        for number, row in enumerate(ids):
-            text[number, : len(row)] = row
-        longest = max_codes(gpt, text.shape[1])
-
-        def generate_codes(text: Tensor, lengths: Tensor, reference: Tensor) -> Any:
-            # By default greedy: always the most likely code.
-            spoken = generate(
-                gpt, text, lengths, gpt.conditioning_latents(reference), longest, repetition_penalty=SAMPLE_PENALTY
-            )
-            return spoken.lengths, spoken.codes
-
-        def decode(codes: Tensor, lengths: Tensor) -> Tensor:
-            return decode_codes(codec, gpt, codes, lengths)
-
-        reference = features.reference_mel(voices.astype(np.float32), np.full(len(ids), samples, np.int32))
-        made = cls(
-            writer=writer,
-            device=context.placement.model_devices[0],
-            sentences=sentences,
-            inputs=(tf.constant(text), tf.constant([len(row) for row in ids], tf.int32), reference),
-            functions=[compat.compiled(one, autograph=False) for one in (generate_codes, decode)],
-        )
-        made._spoken()
-        return made
-
-    def __call__(self, step: int) -> None:
-        for number, (sentence, mel) in enumerate(zip(self.sentences, self._spoken())):
-            if len(mel) > 1:
-                self.writer.write(step, number, "spoken", sentence.text, mel)
-
-    def _spoken(self) -> List[np.ndarray]:
-        """The mel of each sentence."""
-        import tensorflow as tf
-
-        generate_codes, decode = self.functions
-        with tf.device(self.device):
-            lengths, codes = generate_codes(*self.inputs)
-            mels = decode(codes, lengths).numpy()
-        return [mel[: FRAMES_PER_CODE * int(length)] for mel, length in zip(mels, lengths.numpy())]
-
-
-def choose_sentences(recipe: Recipe, split: Split, tokenizer: Tokenizer) -> List[Sentence]:
-    """The sentences in run.say, or by default the first held-out ones."""
-    utterances = split.corpus.utterances
-    if not recipe.run.say:
-        return [Sentence(one.text, one.language, position) for position, one in enumerate(utterances[:MAX_SAMPLES])]
-    found = []
-    for number, said in enumerate(recipe.run.say):
-        languages = sorted({one.language for one in utterances}, key=lambda own: len(tokenizer.unknown(said, own)))
-        spoken = [position for position, one in enumerate(utterances) if one.language == languages[0]]
-        found.append(Sentence(said, languages[0], spoken[number % len(spoken)]))
-    return found
-
-
 def _frozen_codecs(context: "TrainingContext", tensors: Tensors) -> List["Codec"]:
     """A copy of the trained codec on each data device."""
     import tensorflow as tf
@@ -381,7 +293,8 @@ def _remote_features(context: "TrainingContext", codec: "Codec") -> Any:
     from xtts.pipeline.features import feature_functions
 
     made = feature_functions(context.recipe.audio, context.stats, variables_to_constants(codec), transform_for("CPU"))
-    return {"codes": ("waves", made["codes"]), "reference": ("reference_waves", made["reference_mel"])}
+    reference_mel = made["padded_reference_mel" if RandomReferences.of(context.recipe) else "reference_mel"]
+    return {"codes": ("waves", made["codes"]), "reference": ("reference_waves", reference_mel)}
 
 
 def _longest(batch: Batch) -> Tensor:
@@ -397,4 +310,4 @@ def _longest(batch: Batch) -> Tensor:
 def _reference_frames(recipe: Recipe, shape: Shape) -> int:
     """Frames of a reference mel, by the same arithmetic as in planning."""
     longest = int(recipe.data.reference_seconds * recipe.audio.sample_rate / recipe.audio.hop_length) + 1
-    return min(longest, shape.mel_frames)
+    return min(longest, shape.mel_frames) if recipe.data.reference_min_seconds is None else longest
