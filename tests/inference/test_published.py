@@ -4,6 +4,7 @@ import attrs
 import numpy as np
 import pytest
 from published import ABOUT, EVERY, GOLDEN, SPEECH, error, golden, reference_files, speak_ids
+from published_texts import missing_packages
 
 from xtts.commands import main
 from xtts.inference.references import VoiceError
@@ -77,6 +78,21 @@ def test_the_room_for_codes_grows_with_a_sentence(speaker, monkeypatch):
     for counts in ((), (5, 3, 1, 2), (8, 8)):
         codes, _ = speak_ids(cramped, SPOKEN["00/ids"], SPEECH["00"], PUBLISHED, counts)
         assert codes == SPOKEN["00/codes"].tolist()
+
+
+@pytest.mark.parametrize("name", SENTENCES)
+def test_text_and_recordings_become_the_published_wave(speaker, name, tmp_path):
+    """Nothing is handed in: a text in one of six languages is read, and a voice encoded, as published."""
+    about = SPEECH[name]
+    missing = missing_packages(about["language"])
+    if missing:
+        pytest.skip(f"{', '.join(missing)} is not installed")
+    recordings = [path for one in ABOUT["voices"][about["voice"]] for path in reference_files(one, tmp_path)]
+    settings = {"top_k": 1, "repetition_penalty": about["repetition_penalty"], "speed": about["speed"]}
+    wave = speaker.say(about["text"], recordings, about["language"], **settings)
+    (said,) = wave.said
+    assert [*said.codes.tolist(), speaker.model.gpt.tokens.audio_stop] == SPOKEN[f"{name}/codes"].tolist()
+    assert error(wave.samples[::EVERY], SPOKEN[f"{name}/wav_every_8th"]) < 1e-3
 
 
 @pytest.mark.parametrize("name", ["split", "split_other"])

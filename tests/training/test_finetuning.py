@@ -1,34 +1,19 @@
 """Fine-tuning published weights: the public trainer's losses, gradients and steps."""
 
-from types import SimpleNamespace
-
 import attrs
 import numpy as np
 import pytest
 import tensorflow as tf
-from published import import_published, training_batch, training_figures
-from trials import ONE_CPU
+from public_trainer import VARIANTS, batch_of, set_up, ten_steps
+from published import import_published, training_figures
 
-from xtts.pipeline.prefetcher import StepBatches
-from xtts.pipeline.references import RandomReferences, Stretch, count_masked
-from xtts.planning.shapes import STOPS, Shape, joint_length
 from xtts.planning.sizes import SIZES
 from xtts.recipe.defaults import resolve_defaults
-from xtts.recipe.schema import DataSection, Recipe, TrainSection
-from xtts.training.optimizer import AdamW, Schedule, decays
-from xtts.training.stages.gpt import TrainableGpt
+from xtts.recipe.schema import DataSection, Recipe
+from xtts.training.optimizer import decays
 from xtts.training.stages.stage import trainable_weights
-from xtts.training.step import TrainingSteps
 from xtts.weights import assignment
 from xtts.weights.model_folder import read_model_folder
-
-STEPS = 10
-TOKENIZER = SimpleNamespace(size=6681, start=261, stop=0)
-VARIANTS = {  # settings of the public trainer's runs
-    "recipe": {"mask_reference_codes": "published"},
-    "recipe_without_mask": {"mask_reference_codes": False},
-    "decay_all": {"mask_reference_codes": "published", "weight_decay_on": "all"},
-}
 
 
 @pytest.fixture(scope="module")
@@ -48,39 +33,7 @@ def tune(folder, monkeypatch):
     """A function that sets up fine-tuning of the published model with some settings of [train]."""
     model, tensors = read_model_folder(folder)
     monkeypatch.setitem(SIZES, "tiny", model.size)
-
-    def set_up(**train):
-        settings = {"learning_rate": 1e-4, "schedule": "constant", "warmup_steps": 0, "dropout": 0.0, "ema_decay": 0.0}
-        recipe = Recipe(data=DataSection(shapes="planned"), train=TrainSection(clip_norm=0.0, **settings, **train))
-        recipe = resolve_defaults(recipe, is_published=True)
-        shapes = tuple(Shape(t, 4 * c, int(joint_length(t, 4 * c)), 2) for t, c in ((50, 111), (87, 208)))
-        stage = TrainableGpt(recipe, TOKENIZER, shapes, use_stop_token=True, is_loaded=True)
-        own = {name: tensor for name, tensor in tensors.items() if name.startswith("gpt.")}
-        assignment.load_weights(stage.model, own, "gpt.")
-        variables = {name: weight.variable for name, weight in trainable_weights(stage).items()}
-        schedule = Schedule.of(recipe.train, recipe.train.learning_rate, 100)
-        optimizer = AdamW(
-            list(variables.values()), schedule, recipe.train, decays(variables, recipe.train.weight_decay_on)
-        )
-        steps = TrainingSteps(stage, optimizer, strategy=ONE_CPU.start_strategy(), placement=ONE_CPU, recipe=recipe)
-        steps.trace(lambda done, total: None)
-        return recipe, stage, steps
-
-    return set_up
-
-
-def batch_of(recipe, tensors, about, number, cuts=None):
-    """A batch with the mask that the recipe's settings give it, and the number of targets."""
-    arrays = training_batch(tensors, number)
-    references = RandomReferences.of(recipe)
-    masked = np.zeros((2, 2), np.int32)
-    if references.masks:
-        for row, (start, stop) in enumerate(cuts or about["batches"][number]["cut_in_mel_frames"]):
-            masked[row] = references.masked_codes(Stretch(start, stop - start), is_last=row == 1)
-        arrays["masked_codes"] = masked
-    codes = arrays["code_lengths"]
-    totals = [arrays["text_lengths"].sum() + 2, codes.sum() + 2 * (STOPS + 1) - count_masked(masked, codes)]
-    return arrays, np.array(totals, np.float32)
+    return lambda **train: set_up(tensors, **train)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -88,15 +41,11 @@ def test_ten_steps_have_the_public_trainers_losses(tune, figures, variant):
     """Every loss before, during and after ten steps, the first gradient's norm and the weights at the end."""
     tensors, about = figures
     recipe, stage, steps = tune(**VARIANTS[variant])
-    wanted, found = tensors[f"{variant}/losses"], []
-    for step in range(STEPS):
-        arrays, totals = batch_of(recipe, tensors, about, step % 2)
-        result = steps(StepBatches(step, (step % 2,), (), (arrays,), totals, 0))
-        found.append((result.parts["text"], result.parts["codes"], result.loss))
-        if step == 0:
-            assert result.gradient_norm == pytest.approx(about[f"{variant}_first_gradient_norm"], rel=1e-4)
+    wanted, results = tensors[f"{variant}/losses"], ten_steps(recipe, steps)
+    assert results[0].gradient_norm == pytest.approx(about[f"{variant}_first_gradient_norm"], rel=1e-4)
+    found = [(result.parts["text"], result.parts["codes"], result.loss) for result in results]
     for number in (0, 1):
-        arrays, _ = batch_of(recipe, tensors, about, number)
+        arrays, _ = batch_of(recipe, number)
         losses = stage.losses(arrays, None, tf.constant([0, 0]), training=False).means.numpy()
         found.append((*losses, stage.weights @ losses))
     np.testing.assert_allclose(found, wanted, rtol=1e-4)
@@ -123,11 +72,10 @@ def test_weights_decay_in_the_public_trainers_groups(tune, figures):
     # With these cuts coqui-tts 0.28 has the second loss for the same weights, and the first one without a mask.
     [(False, 12.737964630126953), ("published", 14.12952995300293)],
 )
-def test_the_public_trainers_mask_is_reproduced(tune, figures, masks, loss):
+def test_the_public_trainers_mask_is_reproduced(tune, masks, loss):
     """Its mask reaches the last row only, at positions of the mel; without it every code has a loss."""
-    tensors, about = figures
     recipe, stage, _ = tune(mask_reference_codes=masks)
-    arrays, totals = batch_of(recipe, tensors, about, 0, cuts=[(1000 // 256, 9000 // 256), (2000 // 256, 20000 // 256)])
+    arrays, totals = batch_of(recipe, 0, cuts=[(1000 // 256, 9000 // 256), (2000 // 256, 20000 // 256)])
     losses = stage.losses(arrays, None, tf.constant([0, 0]), training=True)
     assert float(losses.means[1]) == pytest.approx(loss, rel=1e-5)
     np.testing.assert_array_equal(losses.counts, totals)
@@ -135,9 +83,9 @@ def test_the_public_trainers_mask_is_reproduced(tune, figures, masks, loss):
 
 def test_by_default_the_codes_of_each_rows_cut_have_no_loss(tune, figures):
     """The codes are those of the samples that were cut out, in every row."""
-    tensors, about = figures
+    _, about = figures
     recipe, stage, _ = tune()
-    arrays, totals = batch_of(recipe, tensors, about, 1)
+    arrays, totals = batch_of(recipe, 1)
     cuts = np.array(about["batches"][1]["cuts"]) // 1024
     np.testing.assert_array_equal(arrays["masked_codes"], cuts)
     losses = stage.losses(arrays, None, tf.constant([0, 0]), training=True)
