@@ -15,7 +15,8 @@ from xtts.recipe import loading
 from xtts.recipe.defaults import resolve_defaults
 from xtts.reporting.journal import Journal
 from xtts.weights.layout import MEL_STATS
-from xtts.weights.model_folder import read_model_folder
+from xtts.weights.model_folder import SIZES, read_model_folder
+from xtts.weights.speaking_settings import SPEAKING, SpeakingSettings, read_speaking, write_speaking
 
 CODEC = 'run.stages=["codec"]'
 UNSEEN = "train.validate_every=0"  # one trace less, and the same training
@@ -163,6 +164,21 @@ def test_a_run_starts_from_the_weights_in_a_recipe(runs, stages):
     for stage in stages:
         assert losses(runs.folder(name), stage)[0] < 0.95 * losses(runs.folder("whole"), stage)[0]
     assert not read_model_folder(runs.folder(name))[0].is_published
+    assert not (runs.folder(name) / "model" / SPEAKING).exists()
+
+
+def test_a_run_keeps_the_settings_of_the_published_weights_it_starts_from(runs):
+    """Its own folder has them, so it speaks alike once the import is gone."""
+    import_folder = runs.folder("whole").parents[1] / "published"
+    shutil.copytree(str(runs.folder("whole") / "model"), str(import_folder))
+    description = json.loads((import_folder / SIZES).read_text(encoding="utf-8"))
+    (import_folder / SIZES).write_text(json.dumps({**description, "is_published": True}), encoding="utf-8")
+    write_speaking(import_folder, SpeakingSettings(temperature=0.6, gpt_cond_len=12))
+    named = ('run.stages=["gpt"]', f"model.weights={import_folder}", "train.steps=2")
+    ended = runs.start("inherits", UNSEEN, *named).end()
+    assert ended.status == 0, ended.output
+    shutil.rmtree(str(import_folder))
+    assert read_speaking(runs.folder("inherits")) == SpeakingSettings(temperature=0.6, gpt_cond_len=12)
 
 
 @pytest.mark.parametrize("shapes", ["planned", "relaxed"])

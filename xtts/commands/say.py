@@ -55,7 +55,7 @@ def add_flags(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--repetition-penalty",
         type=float,
-        help="penalty on repeated codes; 1: none (5 or as in the published config; 1)",
+        help="penalty on repeated codes (as in the published config, such as 5; 1: none)",
     )
     parser.add_argument(
         "--num-beams", type=int, metavar="N", help="beam search over N readings instead of sampling (1)"
@@ -113,15 +113,44 @@ def say(
     voice: Optional[str],
     save_voice: Optional[str],
     language: Optional[str],
+    seed: Optional[int],
+    temperature: Optional[float],
+    top_k: Optional[int],
+    top_p: Optional[float],
+    repetition_penalty: Optional[float],
+    num_beams: Optional[int],
+    length_penalty: Optional[float],
+    speed: Optional[float],
     stream: bool,
+    sound: Optional[str],
+    fade: Optional[float],
+    pause: Optional[float],
+    chunk: Optional[int],
+    overlap: Optional[int],
+    sound_norm_refs: Optional[bool],
+    librosa_trim_db: Optional[float],
+    max_ref_len: Optional[int],
+    gpt_cond_len: Optional[int],
+    gpt_cond_chunk_len: Optional[int],
     as_json: bool,
     verbose: bool,
-    **settings: Any,
 ) -> int:
-    """Speak. As far as possible, mistakes are reported before the model is loaded.
-
-    `settings` are those of sampling and sound, and of references, each None where it was not typed.
-    """
+    """Speak. As far as possible, mistakes are reported before the model is loaded."""
+    sampling: Dict[str, Any] = {
+        "seed": seed,
+        "temperature": temperature,
+        "top_k": top_k,
+        "top_p": top_p,
+        "speed": speed,
+    }
+    sampling.update(repetition_penalty=repetition_penalty, num_beams=num_beams, length_penalty=length_penalty)
+    sounding: Dict[str, Any] = {"sound": sound, "fade": fade, "pause": pause, "chunk": chunk, "overlap": overlap}
+    references: Dict[str, Any] = {
+        "max_ref_len": max_ref_len,
+        "gpt_cond_len": gpt_cond_len,
+        "gpt_cond_chunk_len": gpt_cond_chunk_len,
+    }
+    references.update(sound_norm_refs=sound_norm_refs, librosa_trim_db=librosa_trim_db)
     if speaker and voice:
         raise SayError("--speaker and --voice both name a voice; leave one of them out")
     texts = _read_texts(text, lines, is_needed=save_voice is None)
@@ -133,22 +162,21 @@ def say(
     start_tensorflow(verbose)
 
     from xtts.inference import synthesizer, voices
-    from xtts.inference.settings import REFERENCE_SETTINGS
 
     model = synthesizer.Synthesizer.load(folder, print_stderr)
-    chosen = model.voice(speaker or voice, **{name: settings.pop(name) for name in REFERENCE_SETTINGS})
+    chosen = model.voice(speaker or voice, **references)
     if save_voice is not None:
         voices.write_voice(save_voice, chosen)
         print_stderr(f"{save_voice}: the voice is saved; speak in it with --voice {save_voice}")
     streams = []
     for number, one in texts:  # every text is checked before the first is spoken
         try:
-            streams.append(model.stream(one, chosen, language, **settings))
+            streams.append(model.stream(one, chosen, language, **sampling, **sounding))
         except XttsError as error:
             raise type(error)(f"{lines}:{number}: {error}" if lines else str(error)) from None
     results = []
-    for sound, path in zip(streams, outputs):
-        results.append({"file": str(path), "voice": chosen.name, **_write(sound, path, stream)})
+    for spoken, path in zip(streams, outputs):
+        results.append({"file": str(path), "voice": chosen.name, **_write(spoken, path, stream)})
         if not as_json:
             _print_beside_sound(_summary(results[-1]), path)
     if as_json and results:
