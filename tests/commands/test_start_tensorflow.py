@@ -33,7 +33,7 @@ try:
     start_tensorflow(verbose="--verbose" in sys.argv)
 except XttsError as error:
     sys.exit(str(error))
-print("after", file=sys.stderr)
+print("after", file=sys.stderr, flush=True)  # as from the command line, which makes it line-buffered
 os.write(2, b"later\\n")
 """
 

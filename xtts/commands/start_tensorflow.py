@@ -29,6 +29,8 @@ def start_tensorflow(verbose: bool = False) -> None:
     """
     if verbose:
         os.environ[LOG_LEVEL] = EVERYTHING  # processes that this one starts inherit it
+    if sys.stderr is not None:
+        sys.stderr.flush()  # before Python 3.9 it is buffered where it is no terminal, and would be hidden, too
     is_shown = os.environ.setdefault(LOG_LEVEL, ERRORS) == EVERYTHING or "tensorflow" in sys.modules
     try:
         with contextlib.nullcontext() if is_shown else hidden_stderr():
