@@ -18,7 +18,7 @@ CHUNK = 250  # files that a thread reads in a row
 SLOW_FILE = 3e-4  # seconds; a file that takes longer waits for a disk
 _THREADS = 8  # mostly waiting, so there may be more than cores
 THREADED_CHUNKS = 2 * _THREADS  # read in threads before the next chunk is timed
-_KNOWN_CODECS = (1, 3, 6, 7)  # integers, floats, A-law, mu-law: a fixed number of bytes a sample
+_KNOWN_BITS = {1: (8, 16, 24, 32), 3: (32, 64), 6: (8,), 7: (8,)}  # a sample: integers, floats, A-law, mu-law
 _EXTENSIBLE = 0xFFFE
 _STREAMED = 0x7FFF0000  # bytes; longer lengths are placeholders of programs that write to a pipe
 
@@ -125,7 +125,8 @@ def _parse_wav(file: FileIO, start: bytes, size: int) -> Optional[Header]:
             if codec == _EXTENSIBLE:
                 (codec,) = struct.unpack_from("<H", fields, 24)
         position += length + length % 2
-    if codec not in _KNOWN_CODECS or not rate or not block or block != channels * ((bits + 7) // 8) or not length:
+    is_known = bits in _KNOWN_BITS.get(codec, ()) and channels and block == channels * bits // 8
+    if not is_known or not rate or not length:
         return None  # a length of 0 may never have been filled in
     present = size - position
     if length > present and length < _STREAMED:
