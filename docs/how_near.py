@@ -66,9 +66,7 @@ def _text(language: str, golden: Path) -> Row:
         "language": language,
         "sentences": len(texts),
         "equal in training": sum(tokenizer.encode(one["text"], language) == one["ids"] for one in texts),
-        "equal in speaking": sum(
-            encode_spoken(tokenizer, one["text"], language) == one["spoken_ids"] for one in texts
-        ),
+        "equal in speaking": sum(encode_spoken(tokenizer, one["text"], language) == one["spoken_ids"] for one in texts),
         "paragraphs": len(paragraphs),
         "split equally": sum(split_text(one["text"], language) == one["pieces"] for one in paragraphs),
     }
@@ -148,4 +146,6 @@ def _cell(value: Any) -> str:
 if __name__ == "__main__":
     if sys.argv[1:] == ["measure"]:
         FIGURES.write_text(json.dumps(measure(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), json.loads(FIGURES.read_text(encoding="utf-8"))), encoding="utf-8")
+    PAGE.write_text(
+        page(PAGE.read_text(encoding="utf-8"), json.loads(FIGURES.read_text(encoding="utf-8"))), encoding="utf-8"
+    )

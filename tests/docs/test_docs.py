@@ -132,6 +132,13 @@ def test_the_tables_and_pictures_of_scaling_are_current():
         assert (ROOT / "docs" / name).read_text(encoding="utf-8") == drawn
 
 
+def test_the_tables_of_how_near_are_those_that_were_measured():
+    """docs/how_near.md is what `python docs/how_near.py` writes."""
+    made, current = runpy.run_path(str(DOCS / "how_near.py")), (DOCS / "how_near.md").read_text(encoding="utf-8")
+    assert current.count("| ") > 100
+    assert made["page"](current, json.loads((DOCS / "how_near.json").read_text(encoding="utf-8"))) == current
+
+
 @pytest.mark.parametrize("page", [*ROOT.glob("*.md"), *DOCS.rglob("*.md")], ids=lambda path: path.stem)
 def test_every_link_to_the_project_leads_to_a_file(page):
     """A relative link leads to an existing file; the build of the site also checks anchors."""

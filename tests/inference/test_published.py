@@ -92,7 +92,7 @@ def test_text_and_recordings_become_the_published_wave(speaker, name, tmp_path):
     wave = speaker.say(about["text"], recordings, about["language"], **settings)
     (said,) = wave.said
     assert [*said.codes.tolist(), speaker.model.gpt.tokens.audio_stop] == SPOKEN[f"{name}/codes"].tolist()
-    assert error(wave.samples[::EVERY], SPOKEN[f"{name}/wav_every_8th"]) < 1e-3
+    assert error(wave.samples[::EVERY], SPOKEN[f"{name}/wav_every_8th"]) < 1e-5
 
 
 @pytest.mark.parametrize("name", ["split", "split_other"])
@@ -218,18 +218,3 @@ def test_settings_of_references_are_checked(speaker):
             speaker.voice(GOLDEN / "wavs" / "short.flac", **{name: value})
     with pytest.raises(VoiceError, match="loudness: there is no such setting of a voice; the settings are gpt_cond"):
         speaker.voice(GOLDEN / "wavs" / "short.flac", loudness=1)
-
-
-@pytest.mark.parametrize("name", SENTENCES)
-def test_a_text_is_spoken_in_the_voice_of_recordings_as_published(speaker, name):
-    """From text and recordings to the wave, with nothing handed in: codes are equal, in six languages."""
-    pytest.importorskip("xtts.text.frontends")
-    about, packages = SPEECH[name], {"zh-cn": "pypinyin", "ja": "cutlet"}
-    for package in ("num2words", packages.get(about["language"], "num2words")):
-        pytest.importorskip(package)
-    recordings = [GOLDEN / "wavs" / f"{one}.flac" for one in ABOUT["voices"][about["voice"]]]
-    settings = {"repetition_penalty": about["repetition_penalty"], "speed": about["speed"], "top_k": 1}
-    wave = speaker.say(about["text"], speaker.voice(recordings), about["language"], **settings)
-    (said,) = wave.said
-    assert [*said.codes.tolist(), 1025] == SPOKEN[f"{name}/codes"].tolist()
-    assert error(wave.samples[::EVERY], SPOKEN[f"{name}/wav_every_8th"]) < 1e-5

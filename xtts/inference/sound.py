@@ -33,6 +33,7 @@ class SoundSettings:
     fade: float = 0.0  # seconds, at the start and the end of a sentence
     pause: Optional[float] = 0.0  # seconds after a sentence; None: by its punctuation and the speed
     pause_at_end: bool = False  # whether it follows the last sentence, too
+    by_sentence: bool = False  # whether sentences are said one by one, even where the front end would join them
     full_scale: bool = False  # whether files are scaled to full scale
     first_chunk: int = 20  # codes in the first chunk of a stream
     chunk: int = 20  # codes in the others
@@ -41,7 +42,7 @@ class SoundSettings:
 
 SOUNDS: Dict[str, SoundSettings] = {
     "published": SoundSettings(),
-    "published-api": SoundSettings(pause=10_000 / SAMPLE_RATE, pause_at_end=True, full_scale=True),
+    "published-api": SoundSettings(pause=10_000 / SAMPLE_RATE, pause_at_end=True, by_sentence=True, full_scale=True),
     "xtts": SoundSettings(with_stop=False, fade=0.005, pause=None, first_chunk=16, chunk=32),
 }
 RANGES = {"fade": (0.0, 1.0), "pause": (0.0, 60.0), "chunk": (1, 1000), "overlap": (0, 24000)}

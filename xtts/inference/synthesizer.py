@@ -23,7 +23,7 @@ from xtts.inference.settings import MAX_SEED, SpeechSettings, SynthesisError, ch
 from xtts.inference.speech import SpokenPiece, Wave
 from xtts.inference.vocoder import fade_edges, make_vocoder
 from xtts.inference.voices import Voice
-from xtts.text.splitting import TextPiece, is_spoken
+from xtts.text.splitting import TextPiece, is_spoken, split_text
 from xtts.text.tokenizer import encode_spoken
 from xtts.weights.limits import Limits
 from xtts.weights.voice_files import STUDIO, SUFFIX, VOICES
@@ -111,7 +111,10 @@ class Synthesizer:
         self.model.tokenizer.encode("", language)  # an unknown language is the first error
         frontend = self.model.tokenizer.frontend
         known = self._drop_unknown(text, language)
-        sentences = frontend.split(known, language, lambda piece: self._fits(piece, language))
+        if chosen.sound.by_sentence:
+            sentences = split_text(known, language, lambda piece: self._fits(piece, language), _as_written)
+        else:
+            sentences = frontend.split(known, language, lambda piece: self._fits(piece, language))
         sentences = [piece for piece in sentences if is_spoken(piece.text)]
         if not sentences:
             raise SynthesisError("there is nothing to speak in the text; write a sentence with letters or digits")
@@ -272,6 +275,11 @@ class SpeechStream:
             raise SynthesisError(
                 "nothing was spoken: the model stopped at once each time; try another --seed, or train longer"
             )
+
+
+def _as_written(text: str, language: str) -> str:
+    """A text whose pieces the tokenizer normalises."""
+    return " ".join(text.split())
 
 
 @attrs.frozen(eq=False)

@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 from typing import Any, Dict, List, Tuple
 
+import attrs
 import numpy as np
 
 from xtts.files import draft_folder
@@ -12,7 +13,9 @@ from xtts.weights import model_folder, safetensors_file
 from xtts.weights.layout import MEL_STATS, NORMED, PREFIXES, ModelDescription, constants
 from xtts.weights.model_folder import VOCAB, PathLike, read_model_folder
 from xtts.weights.safetensors_file import Tensors, WeightsError
+from xtts.weights.speaking_settings import read_speaking
 from xtts.weights.torch_writer import write_torch_file
+from xtts.weights.voice_files import LATENTS_KEY, SPEAKER_KEY, STUDIO, SUFFIX, VOICES, read_voice_file
 
 START, STOP = "[START]", "[STOP]"  # special tokens of the text
 LANGUAGES = [
@@ -34,17 +37,6 @@ LANGUAGES = [
     "ja",
     "hi",
 ]  # of XTTS-v2
-SPEAKING = {  # how XTTS-v2 speaks, as its config.json states it
-    "temperature": 0.75,
-    "length_penalty": 1.0,
-    "repetition_penalty": 5.0,
-    "top_k": 50,
-    "top_p": 0.85,
-    "gpt_cond_len": 30,
-    "gpt_cond_chunk_len": 4,
-    "max_ref_len": 30,
-    "sound_norm_refs": False,
-}
 
 
 def export_checkpoint(folder: PathLike, out: PathLike) -> List[Path]:
@@ -86,7 +78,7 @@ def export_for_coqui(folder: PathLike, out: PathLike) -> List[Path]:
     own = folder if (folder / model_folder.SIZES).exists() else folder / model_folder.RUN_MODEL
     config = _config(own, model)
     weights, codec = _divided(model, tensors)
-    voices = _studio_voices(own / "voices")
+    voices = _studio_voices(own / VOICES)
     try:
         with draft_folder(out) as draft:
             write_torch_file(draft / "model.pth", {"config": config, "model": weights})
@@ -124,7 +116,6 @@ def _config(folder: Path, model: ModelDescription) -> Dict[str, Any]:
     gpt, codes = model.size.gpt, model.size.codec.codes
     tokens = _vocabulary(folder / VOCAB, model)
     tags = [token[1:-1] for token in tokens if token.startswith("[") and token[1:-1].replace("-", "").islower()]
-    speaking = model_folder._read_json(folder / "speaking.json") if (folder / "speaking.json").exists() else {}
     return {
         "model": "xtts",
         "run_name": folder.parent.name if folder.name == model_folder.RUN_MODEL else folder.name,
@@ -147,7 +138,7 @@ def _config(folder: Path, model: ModelDescription) -> Dict[str, Any]:
             "d_vector_dim": model.size.speaker.width,
         },
         "languages": [*LANGUAGES, *(tag for tag in tags if tag not in LANGUAGES)],
-        **{name: speaking.get(name, value) for name, value in SPEAKING.items()},
+        **attrs.asdict(read_speaking(folder)),
     }
 
 
@@ -177,11 +168,11 @@ def _vocabulary(path: Path, model: ModelDescription) -> Dict[str, int]:
 def _studio_voices(folder: Path) -> Dict[str, Dict[str, np.ndarray]]:
     """The published voices in a folder, as speakers_xtts.pth has them."""
     voices = {}
-    for path in sorted(folder.glob("*.safetensors")):
-        tensors, metadata = safetensors_file.read_safetensors(path)
-        if metadata.get("model") == "published" and {"style", "speaker"} <= set(tensors):
-            voices[metadata.get("name") or path.stem] = {
-                "gpt_cond_latent": tensors["style"][None],
-                "speaker_embedding": tensors["speaker"][None, :, None],
+    for path in sorted(folder.glob(f"*{SUFFIX}")):
+        voice = read_voice_file(path)
+        if voice is not None and voice.model == STUDIO and voice.speaker_embedding is not None:
+            voices[voice.name or path.stem] = {
+                LATENTS_KEY: voice.conditioning_latents[None],
+                SPEAKER_KEY: voice.speaker_embedding[None, :, None],
             }
     return voices
