@@ -21,7 +21,7 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "run"
 NO_WEIGHTS = """
 run.name run.folder run.stages run.say data.pad_to_fixed_length data.service data.workers train.steps train.jit_compile
 train.log_every train.validate_every train.sample_every train.save_every train.keep_checkpoints train.early_stopping
-train.most_skipped codec.steps
+train.most_skipped codec.steps text.max_unknown
 """.split()  # how a run is displayed, how long it is, and its speed; and all of [devices] and [cluster]
 
 

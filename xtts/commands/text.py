@@ -115,11 +115,11 @@ def _read(reader: _Reader, text: str, language: str) -> _Read:
 
 def _load(path: Path, frontend: Optional[str]) -> _Reader:
     """The tokenizer of a run, of an import or in a file, and what is said in one go."""
+    from xtts.planning.limits import read_limits
     from xtts.recipe.frontend import PUBLISHED, RECIPE, XTTS, load_run_recipe
     from xtts.text import tokenizer as tokenizers
     from xtts.text.frontends import make_frontend
     from xtts.weights import model_folder
-    from xtts.weights.limits import read_limits
 
     if path.is_file():
         loaded = tokenizers.load_tokenizer(path)

@@ -20,6 +20,7 @@ from xtts.model.decoder import SAMPLE_RATE, WaveformDecoder
 from xtts.model.gpt import Gpt, Tokens
 from xtts.model.speaker import SpeakerEncoder
 from xtts.pipeline.features import reference_spec, samples_for
+from xtts.planning.limits import read_limits
 from xtts.recipe.frontend import PUBLISHED, load_run_recipe
 from xtts.recipe.schema import AudioSection, Recipe
 from xtts.text import tokenizer as text
@@ -28,7 +29,6 @@ from xtts.training.checkpoint import Checkpoints
 from xtts.training.stages import STAGES
 from xtts.weights import assignment, model_folder
 from xtts.weights.layout import MEL_STATS, PREFIXES, ModelDescription
-from xtts.weights.limits import read_limits
 from xtts.weights.safetensors_file import Tensors
 from xtts.weights.speaking_settings import SpeakingSettings, read_speaking
 

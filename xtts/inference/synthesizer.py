@@ -23,9 +23,9 @@ from xtts.inference.settings import MAX_SEED, SpeechSettings, SynthesisError, ch
 from xtts.inference.speech import SpokenPiece, Wave
 from xtts.inference.vocoder import fade_edges, make_vocoder
 from xtts.inference.voices import Voice
+from xtts.planning.limits import Limits
 from xtts.text.splitting import TextPiece, is_spoken, split_text
 from xtts.text.tokenizer import encode_spoken
-from xtts.weights.limits import Limits
 from xtts.weights.voice_files import STUDIO, SUFFIX, VOICES
 
 PathLike = Union[str, Path]

@@ -2,8 +2,8 @@
 
 import json
 
+from xtts.planning.limits import Limits, read_limits
 from xtts.planning.sizes import SIZES
-from xtts.weights.limits import Limits, read_limits
 
 GPT = SIZES["v2"].gpt
 
