@@ -11,7 +11,8 @@ from pathlib import Path
 HERE = Path(__file__).parent
 CELLS = {  # cell: TensorFlow release, Python, and pins that are missing from TensorFlow's own metadata
     "2.4": ("2.4.4", "3.8", ["protobuf<3.21"]),
-    "2.6": ("2.6.5", "3.9", ["protobuf<3.21"]),
+    # TensorFlow 2.6 keeps typing-extensions below 4, and librosa of that time imports pkg_resources.
+    "2.6": ("2.6.5", "3.9", ["protobuf<3.21", "referencing<0.36", "setuptools<81"]),
     "2.8": ("2.8.4", "3.10", ["protobuf<3.21", "numpy<2"]),
     "2.10": ("2.10.1", "3.10", ["protobuf<3.21", "numpy<2"]),
     "2.12": ("2.12.1", "3.11", []),
@@ -27,7 +28,7 @@ def relock(cell: str) -> None:
     release, python, pins = CELLS[cell]
     target = HERE / f"tf{cell}.txt"
     command = ["uv", "pip", "compile", "-", "pyproject.toml", "--python-version", python]
-    extras = ["--extra", "demo", "--extra", "bpe", "--extra", "migrate"]
+    extras = ["--extra", "demo", "--extra", "bpe", "--extra", "migrate", "--extra", "languages"]
     command += ["--group", "test", *extras, "--overrides", str(HERE / "no-tensorflow.txt")]
     command += ["--quiet", "--no-header", "--no-annotate", "--output-file", str(target)]
     wanted = "\n".join([f"tensorflow-cpu=={release}", *pins])

@@ -155,9 +155,10 @@ def _trim(wave: np.ndarray, decibels: float) -> np.ndarray:
     """The wave without its quiet ends."""
     try:
         from librosa.effects import trim
-    except ImportError:
+    except ImportError as error:
+        why = "is not installed" if (error.name or "").startswith("librosa") else f"cannot be imported ({error})"
         raise VoiceError(
-            "trimming references needs librosa, which is not installed; install it with "
-            "pip install 'xtts[references]', or leave out --librosa-trim-db"
+            f"trimming references needs librosa, which {why}; install it with pip install 'xtts[references]', or leave"
+            " out --librosa-trim-db"
         ) from None
     return np.asarray(trim(wave, top_db=decibels)[0])
