@@ -186,7 +186,7 @@ class TrainableGpt:
         shapes: Tuple[Shape, ...],
         text_tokens: Optional[int] = None,
         use_stop_token: bool = False,
-        pace: Optional[float] = None,
+        tokens_per_code: Optional[float] = None,
         is_loaded: bool = False,  # the caller will load the weights, so none are drawn
     ) -> None:
         import tensorflow as tf
@@ -203,7 +203,7 @@ class TrainableGpt:
             gpt_tokens(recipe, tokenizer, text_tokens, use_stop_token),
             None if is_loaded else np.random.default_rng([recipe.run.seed, 1]),
             recipe.audio.n_mels,
-            pace,
+            tokens_per_code,
         )
 
     def inputs(self, shape: Shape, replicas: int) -> Dict[str, Any]:
